@@ -25,7 +25,7 @@ setup: ## the environment, Java and the jars; the others call it
 
 demo: export STREAMPLAN_PIPELINES ?= streamplan.pipelines.$(PIPELINE)
 demo: setup ## deploy and verify PIPELINE (orders) with ORDERS (100000) more records; SECURE=1 secures it; leaves it running
-	@$(PYTHON) -m streamplan demo --records $(ORDERS) --pipeline $(PIPELINE) $(if $(SECURE),--secure)
+	@$(PYTHON) -m streamplan demo $(PIPELINE) --records $(ORDERS) $(if $(SECURE),--secure)
 	@$(PYTHON) -m streamplan.spark.class_archive
 
 unit: setup ## the tests that need no brokers, no Spark and no Airflow, in half a minute

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class StreamplanError(Exception):
     """An error that a person can act on.
@@ -50,3 +53,13 @@ class SchemaRegistryUnavailable(StreamplanError):
 
 class Refused(StreamplanError):
     """A request that stays wrong however often it is tried (exit status 78; Airflow does not retry)."""
+
+
+class WrongUsage(Refused):
+    """The words of a command line are wrong (exit status 2)."""
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Return a question that names the nearest of some words; empty where none is near."""
+    nearest = get_close_matches(word, list(words), n=1)
+    return f"Did you mean {nearest[0]}?" if nearest else ""

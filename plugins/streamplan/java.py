@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from streamplan.errors import StreamplanError
+from streamplan.errors import Refused, StreamplanError
 
 SUPPORTED_VERSIONS = (17, 21)
 DEBIAN_PACKAGE = "openjdk-17-jre-headless"
@@ -32,11 +32,11 @@ def require_java(environment: Mapping[str, str]) -> Path:
     """Return the home of a supported Java.
 
     Raises:
-        StreamplanError: There is none.
+        Refused: There is none.
     """
     home = find_java(environment)
     if home is None:
-        raise StreamplanError(
+        raise Refused(
             "Java",
             expected="17 or 21 in JAVA_HOME, on PATH or below /usr/lib/jvm",
             observed="none",

@@ -1,4 +1,4 @@
-"""What the programs in ``jobs`` share: lines on standard output, stopping on signals, and the exit status."""
+"""What all programs share, commands and jobs: their exit statuses, lines on standard output, stopping on signals."""
 
 from __future__ import annotations
 
@@ -6,12 +6,53 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
+from enum import IntEnum
 
-from streamplan.errors import Refused, StreamplanError
+from streamplan.errors import Refused, StreamplanError, WrongUsage
 
-EX_CONFIG = 78
-"""Exit status of a job for a fault that a retry cannot mend (sysexits.h)."""
+
+class ExitStatus(IntEnum):
+    """How a program ended. Each status means the same in every command and every job.
+
+    75 and 78 are EX_TEMPFAIL and EX_CONFIG of sysexits.h, 130 is what a shell says of a program that Ctrl-C ended.
+    """
+
+    meaning: str
+
+    DONE = 0, "done, and nothing is wrong"
+    WRONG = 1, "something wrong was found, and is shown"
+    USAGE = 2, "wrong usage: the command line is not understood"
+    FAILED = 75, "failed, or could not look: a later try may succeed"
+    REFUSED = 78, "refused: a new try helps when what the message names is changed"
+    INTERRUPTED = 130, "ended by Ctrl-C"
+
+    def __new__(cls, status: int, meaning: str) -> ExitStatus:
+        """Make a status with its meaning."""
+        member = int.__new__(cls, status)
+        member._value_ = status
+        member.meaning = meaning
+        return member
+
+    @classmethod
+    def of(cls, error: StreamplanError) -> ExitStatus:
+        """Return the status of a program that an error ends."""
+        if isinstance(error, WrongUsage):
+            return cls.USAGE
+        return cls.REFUSED if isinstance(error, Refused) else cls.FAILED
+
+    @classmethod
+    def table(cls, *, done: str = "", wrong: str = "") -> str:
+        """Return the statuses with their meanings, a line for each, for the help of a program.
+
+        Args:
+            done: What it means that this program is done; empty for the words that hold for all.
+            wrong: What this program finds wrong; empty where it judges nothing.
+        """
+        meanings = {status: status.meaning for status in cls}
+        meanings |= {cls.DONE: done or cls.DONE.meaning, cls.WRONG: wrong}
+        return "".join(f"  {status:<4d} {meaning}\n" for status, meaning in meanings.items() if meaning)
 
 
 def report(line: str) -> None:
@@ -19,23 +60,32 @@ def report(line: str) -> None:
     print(line, flush=True)  # noqa: T201
 
 
-def run_job(work: Callable[[], None], *, refused_status: int = 1) -> int:
-    """Run the work of a job and print what stopped it.
+def run_program(work: Callable[[], int | None], tell: Callable[[StreamplanError], None]) -> int:
+    """Run a program, and tell what stopped it.
 
     Args:
-        work: The job itself.
-        refused_status: The exit status for :class:`Refused`: :data:`EX_CONFIG` where the one who starts the job tries
-            again after 1.
+        work: The program. It returns its exit status, or None where it is done.
+        tell: Shows a person an error.
 
     Returns:
-        The exit status: 0 done, 1 failed, or ``refused_status``.
+        The exit status, one of :class:`ExitStatus`.
     """
     try:
-        work()
+        return work() or ExitStatus.DONE
     except StreamplanError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        return refused_status if isinstance(error, Refused) else 1
-    return 0
+        tell(error)
+        return ExitStatus.of(error)
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        return ExitStatus.INTERRUPTED
+    except Exception:  # noqa: BLE001  Python's own status is 1, which says that something wrong was found
+        traceback.print_exc()
+        return ExitStatus.FAILED
+
+
+def run_job(work: Callable[[], None]) -> int:
+    """Run the work of a job, and return its exit status. What stopped it is on standard error."""
+    return run_program(work, lambda error: print(f"error: {error}", file=sys.stderr, flush=True))  # noqa: T201
 
 
 def stop_on_signals() -> threading.Event:

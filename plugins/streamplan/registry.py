@@ -21,7 +21,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from streamplan.errors import Refused, StreamplanError
+from streamplan.errors import Refused, StreamplanError, did_you_mean
 from streamplan.model.pipeline import Pipeline
 
 GROUP = "streamplan.pipelines"
@@ -34,6 +34,10 @@ HOW_TO_REGISTER = (
     f"Name the module of a pipeline in {VARIABLE}, or in an entry point of the group {GROUP!r}. "
     f"{VARIABLE}=streamplan.pipelines registers the examples."
 )
+
+
+class UnknownPipeline(Refused):
+    """No pipeline has a name, and every registration could be imported."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,8 @@ def pipeline_named(name: str) -> Pipeline:
     A module that cannot be imported does not hide the pipelines of the others.
 
     Raises:
-        Refused: No pipeline has the name, or several have it. The error lists the names there are, and what cannot be
-            imported.
+        Refused: No pipeline has the name, or several have it. The error lists the names there are with the nearest
+            one, and what cannot be imported.
     """
     found: dict[int, tuple[Pipeline, Registration]] = {}
     names: dict[str, None] = {}
@@ -116,11 +120,12 @@ def pipeline_named(name: str) -> Pipeline:
         raise _same_name(name, [str(place) for _, place in found.values()])
     for pipeline, _ in found.values():
         return pipeline
-    raise Refused(
+    kind = Refused if faults else UnknownPipeline
+    raise kind(
         f"pipeline {name!r}",
         expected=" or ".join(names) or "one that is registered",
         observed="" if names else "none is registered",
-        remedy="\n".join([HOW_TO_REGISTER, *faults]),
+        remedy="\n".join([" ".join(filter(None, [did_you_mean(name, names), HOW_TO_REGISTER])), *faults]),
     )
 
 

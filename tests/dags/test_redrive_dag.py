@@ -77,9 +77,7 @@ def test_nobody_is_asked_where_nothing_can_be_processed_again(monkeypatch: pytes
 
 
 def test_what_was_approved_is_done_in_the_name_of_who_approved_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = RedriveOperator(
-        task_id="apply", pipeline="orders", plan_task_id="plan", approval_task_id="approval", dag=DAG("a_dag")
-    )
+    task = RedriveOperator(task_id="apply", pipeline="orders", dag=DAG("a_dag"))
     answer = {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "ann"}}
     xcoms = {"plan": {"text": PLAN.text, "plan": PLAN.written()}, "approval": answer}
     context = {"params": {}, "ti": instance(xcoms), "run_id": "manual__1"}
@@ -102,4 +100,4 @@ def test_what_was_approved_is_done_in_the_name_of_who_approved_it(monkeypatch: p
 )
 def test_who_answered_is_the_user_of_airflow(answer: Any, who: str) -> None:
     context: Any = {"ti": instance({"approval": answer})}
-    assert answered_by(context, "approval") == who
+    assert answered_by(context) == who

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from streamplan.serdes.field_types import parse_type
-from streamplan.serdes.primitive import UUID, Double, Integer, Long, Primitive, String
+from streamplan.serdes.primitive import UUID, Bytes, Double, Integer, Long, Primitive, String
 
 from tests.fuzz.bytes_and_values import mutated, value_of
 from tests.fuzz.judging import agreeing, reading, writing
@@ -40,6 +40,7 @@ PARTNERS: dict[Primitive, Callable[[bytes], Any]] = {
     Long(): _number(">q"),
     Double(): _number(">d"),
     UUID(): _uuid,
+    Bytes(): bytes,
 }
 NUMBERS = (
     b"\x7f\xf0" + bytes(6),
@@ -57,6 +58,8 @@ def findings(random: Random) -> Iterator[str]:
     def value() -> Any:
         if isinstance(serde, UUID):
             return str(uuid.UUID(int=random.getrandbits(128)))
+        if isinstance(serde, Bytes):
+            return random.randbytes(random.randrange(20))
         return value_of(random, parse_type(serde.field_type), nulls=0)
 
     written = [{"value": value()} for _ in range(random.choice((1, 3, 20)))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,6 +113,25 @@ def ours(steps: Steps) -> Topology:
                 return topology.table(step.topic, value=VALUE, store=store, name=name)
             case "filter":
                 return on.filter("count > 0", name=name)
+            case "filter_not":
+                return on.filter_not("count > 0", name=name)
+            case "flat_map_values":
+                return on.flat_map_values("array(count)", {"count": "element"}, name=name)
+            case "foreach":
+                return on.foreach(len, name=name)
+            case "print":
+                return on.print(name=name)
+            case "peek_with":
+                return on.peek(len, name=name)
+            case "split":
+                return on.split(name=name)
+            case "branch":
+                return on.branch("count > 0", name=name)
+            case "default_branch":
+                on.default_branch(name=name)
+                return on
+            case "the_branch":
+                return on.no_default_branch()[step.topic]
             case "map_values":
                 return on.map_values(same, name=name)
             case "select_key":
@@ -130,6 +150,8 @@ def ours(steps: Steps) -> Topology:
                 return on.repartition(number_of_partitions=step.partitions, name=name)
             case "to":
                 return on.to(step.topic, name=name)
+            case "to_either":
+                return on.to("'a'", topics=("a", "b"), name=name)
             case "group_by":
                 return on.group_by("count", name=name)
             case "group_by_key":
@@ -198,6 +220,26 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return builder.table(step.topic, *named("Consumed", step.name), *materialized)
             case "filter":
                 return on.filter(_function("Predicate"), *plain)
+            case "filter_not":
+                return on.filterNot(_function("Predicate"), *plain)
+            case "flat_map_values":
+                return on.flatMapValues(_function("ValueMapper"), *plain)
+            case "foreach":
+                return on.foreach(_function("ForeachAction"), *plain)
+            case "print":
+                printed = kstream.Printed.toSysOut()
+                return on.print(printed if step.name is None else printed.withName(step.name))
+            case "peek_with":
+                return on.peek(_function("ForeachAction"), *plain)
+            case "split":
+                return on.split(*plain)
+            case "branch":
+                return on.branch(_function("Predicate"), *named("Branched", step.name))
+            case "default_branch":
+                on.defaultBranch(*named("Branched", step.name))
+                return on
+            case "the_branch":
+                return on.noDefaultBranch().get(step.topic)
             case "map_values":
                 return on.mapValues(_function("ValueMapper"), *plain)
             case "select_key":
@@ -227,6 +269,9 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return on.repartition(*options)
             case "to":
                 return on.to(step.topic, *named("Produced", step.name))
+            case "to_either":
+                extractor = type("Java", (), {"implements": (f"{STREAMS}.processor.TopicNameExtractor",)})
+                return on.to(type("Extractor", (), {"Java": extractor})(), *named("Produced", step.name))
             case "group_by":
                 return on.groupBy(_function("KeyValueMapper"), *named("Grouped", step.name))
             case "group_by_key":
@@ -282,7 +327,9 @@ def theirs(jvm: Any, steps: Steps) -> str:
         raise LookupError(step.word)
 
     for_each_step(steps, apply)
-    return str(builder.build().describe().toString())
+    # The library prints the object that chooses a topic, and ours the expression.
+    described = str(builder.build().describe().toString())
+    return re.sub(r"\(extractor class: .*\)\n", "(extractor class: 'a')\n", described)
 
 
 def refusal(jvm: Any, steps: Steps) -> str:
@@ -303,6 +350,25 @@ CASES = {
     "record by record": "stream orders; filter; map_values; select_key; map; flat_map; peek; to out",
     "record by record, named": "stream orders name=source; filter name=a; map_values name=b; select_key name=c; "
     "map name=d; flat_map name=e; peek name=f; to out name=sink",
+    "more of it": "stream orders; filter_not; flat_map_values; peek_with; to out; orders.foreach; orders.print",
+    "more of it, named": "stream orders; filter_not name=a; flat_map_values name=b; peek_with name=c; print name=d; "
+    "orders.foreach name=e",
+    "to one of several topics": "stream orders; filter; to_either; orders.to_either; orders.group_by; count",
+    "to one of several topics, named": "stream orders; to_either name=chosen; orders.to out",
+    "values of one key grouped by it": "stream orders; flat_map_values; group_by_key; count; to_stream; foreach",
+    "split": "stream orders; split as=s; branch; branch; default_branch; s.the_branch KSTREAM-BRANCH-00000000011; "
+    "to one; s.the_branch KSTREAM-BRANCH-00000000012; map_values; to two; s.the_branch KSTREAM-BRANCH-00000000010; "
+    "to others",
+    "split in turn": "stream orders; split as=s; branch; s.the_branch KSTREAM-BRANCH-00000000011; filter; to one; "
+    "s.branch; s.the_branch KSTREAM-BRANCH-00000000012; group_by; count; s.default_branch",
+    "split, named": "stream orders; split name=by- as=s; branch name=a; branch; default_branch name=z; "
+    "s.the_branch by-a; to one; s.the_branch by-2; peek; to two; s.the_branch by-z; foreach",
+    "split without branches": "stream orders; split",
+    "split into one": "stream orders; split as=s; branch; s.the_branch KSTREAM-BRANCH-00000000011; to one",
+    "split, re-keyed and grouped": "stream orders; select_key; split as=s; branch; default_branch; "
+    "s.the_branch KSTREAM-BRANCH-00000000020; group_by_key; count",
+    "split, and a branch joined": "table users; stream orders; select_key; split as=s; branch; default_branch; "
+    "s.the_branch KSTREAM-BRANCH-00000000051; join users; to joined",
     "names of every legal character, as long as can be": f"stream orders name=aZ09._-; filter name={'n' * 249}",
     # aggregates
     "counted by the key there is": "stream orders; group_by_key; count",

@@ -10,7 +10,7 @@ import json
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streamplan.errors import Refused
@@ -48,6 +48,12 @@ JOINED_WITHIN = {
 FOREIGN_KEY = "if(n = 7, null, s)"
 """The key of the other table in a value of this one. The library's twin is :func:`_foreign_key`."""
 
+STREAMS_OF_TOPICS = ("stream", "stream_at", "stream_told")
+"""The words that read a topic: with its timestamps, and with those that an expression or a function tells."""
+
+TOLD_FROM = 1_767_268_800_000
+"""The earliest timestamp that is told: 2026-01-01T12:00:00Z."""
+
 WINDOW_START = "unix_millis(record.window.start)"
 
 JOINED_TABLES = {"join": "join", "left": "left_join", "outer": "outer_join"}
@@ -76,7 +82,9 @@ def program(text: str) -> Program:
     for number, part in enumerate(text.split(";")):
         of, *words = part.split() if part.split()[0].startswith("@") else (f"@{number - 1}", *part.split())
         word, *rest = words
-        operands = () if word in ("stream", "table") else (int(of[1:]), *(int(one) for one in rest if one.isdigit()))
+        operands = (
+            () if word in (*STREAMS_OF_TOPICS, "table") else (int(of[1:]), *(int(one) for one in rest if one.isdigit()))
+        )
         steps.append(Step(word, operands, "".join(one for one in rest if not one.isdigit())))
     return tuple(steps)
 
@@ -90,6 +98,18 @@ def is_small(record: Any) -> bool | None:
 
 def tripled(record: Any) -> dict[str, Any] | None:
     return None if record.n is None else {"n": 3 * record.n, "s": record.s}
+
+
+def told_moment(record: Any) -> datetime | int | None:
+    """The same as the expression of ``stream_at``, as a moment, or in ms."""
+    if record.n is None:
+        return None
+    at = -5 if record.n == 7 else TOLD_FROM + record.n * 25_000
+    return at if record.n % 2 else datetime.fromtimestamp(at / 1000, UTC)
+
+
+def is_even(record: Any) -> bool | None:
+    return None if record.n is None else record.n % 2 == 0
 
 
 def odd_ones(record: Any) -> list[dict[str, Any]]:
@@ -136,10 +156,30 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
     match step.word, operands:
         case "stream", []:
             return topology.stream(step.topic, value=VALUE)
+        case "stream_at", []:
+            return topology.stream(step.topic, value=VALUE, timestamp=f"if(n = 7, -5, {TOLD_FROM} + n * 25000)")
+        case "stream_told", []:
+            return topology.stream(step.topic, value=VALUE, timestamp=told_moment)
         case "table", []:
             return topology.table(step.topic, value=VALUE, store=f"{step.topic}-store")
         case "filter", [stream]:
             return stream.filter("n > 1")
+        case "filter_not", [stream]:
+            return stream.filter_not("n > 1")
+        case "python_filter_not", [stream]:
+            return stream.filter_not(is_even)
+        case "flat_map_values", [stream]:
+            return stream.flat_map_values(
+                "filter(array(1, 2, 3), x -> x <= n)", {"n": "n + element", "s": "s"}, name=name
+            )
+        case "python_flat_map_values", [stream]:
+            return stream.flat_map_values(odd_ones, schema=VALUE.schema)
+        case "split", [stream]:
+            return stream.split(name=name).branch("n > 4").branch(is_even).branch("s = 'x'", name="x").default_branch()
+        case "split_loosely", [stream]:
+            return stream.split(name=name).branch(is_even).branch("n > 4").no_default_branch()
+        case word, [branches] if word.startswith("branch_"):
+            return next(stream for name, stream in branches.items() if name.endswith(word.removeprefix("branch_")))
         case "map_values", [stream]:
             return stream.map_values({"n": "2 * n", "s": "s"})
         case "select_key", [stream]:
@@ -231,6 +271,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             key = "concat(record.key, '@', unix_millis(record.window.start), '-', unix_millis(record.window.end))"
             value = {"n": "count", "s": "record.key"} if word == "session_counts" else {"n": "n", "s": "s"}
             return stream.map(key, value)
+        case "to_either", [stream]:
+            return stream.to("if(n > 4, 'large', 'small')", topics=("large", "small"), name=name)
         case (("to" | "to_sessions"), [stream]):
             return stream.to(step.topic)
     raise LookupError(step.word)
@@ -277,6 +319,24 @@ def _value_mapper(function: Callable[[dict[str, Any]], Fields]) -> Callback:
         return None if fields is None else written(function(fields))
 
     return _function("ValueMapper", "apply", apply)
+
+
+def _told(record: Any, partition_time: int) -> int:
+    """The library skips a record with a negative timestamp. A small number would reach it as an int, and not a long."""
+    n = (read(record.value()) or {}).get("n")
+    return -(1 << 40) if n is None or n == 7 else TOLD_FROM + n * 25_000
+
+
+def _predicate(function: Callable[[dict[str, Any]], bool]) -> Callback:
+    return _function("Predicate", "test", lambda key, value: function(read(value) or {}))
+
+
+def _is_even(fields: dict[str, Any]) -> bool:
+    return bool(fields.get("n") is not None and fields["n"] % 2 == 0)
+
+
+def _values_mapper(library: Library, function: Callable[[Fields], Iterable[Any]]) -> Callback:
+    return _function("ValueMapper", "apply", lambda value: collection(library.jvm, [*function(read(value))]))
 
 
 def _flat_mapper(library: Library, function: Callable[[Fields], Iterable[tuple[Any, Any]]]) -> Callback:
@@ -437,6 +497,9 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
     match step.word, operands:
         case "stream", []:
             return library.stream(step.topic, n=int, s=str)
+        case (("stream_at" | "stream_told"), []):
+            extractor = Callback(f"{STREAMS}.processor.TimestampExtractor", extract=_told)
+            return library.builder.stream(step.topic, library.consumed(n=int, s=str).withTimestampExtractor(extractor))
         case "table", []:
             return library.builder.table(
                 step.topic, library.consumed(n=int, s=str), library.stored(f"{step.topic}-store")
@@ -445,6 +508,26 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.filter(
                 _function("Predicate", "test", lambda key, value: ((read(value) or {}).get("n") or 0) > 1)
             )
+        case "filter_not", [stream]:
+            return stream.filterNot(_predicate(lambda fields: (fields.get("n") or 0) > 1))
+        case "python_filter_not", [stream]:
+            return stream.filterNot(_predicate(_is_even))
+        case "flat_map_values", [stream]:
+            made = _values_mapper(library, lambda fields: [value for _, value in _each(fields)])
+            return stream.flatMapValues(made, library.option("Named", "as", name))
+        case "python_flat_map_values", [stream]:
+            return stream.flatMapValues(_values_mapper(library, lambda fields: [v for _, v in _odd_ones(fields)]))
+        case "split", [stream]:
+            branches = stream.split(library.option("Named", "as", name))
+            branches = branches.branch(_predicate(lambda fields: (fields.get("n") or 0) > 4))
+            branches = branches.branch(_predicate(_is_even))
+            of_x = _predicate(lambda fields: fields.get("s") == "x"), library.option("Branched", "as", "x")
+            return branches.branch(*of_x).defaultBranch()
+        case "split_loosely", [stream]:
+            branches = stream.split(library.option("Named", "as", name)).branch(_predicate(_is_even))
+            return branches.branch(_predicate(lambda fields: (fields.get("n") or 0) > 4)).noDefaultBranch()
+        case word, [branches] if word.startswith("branch_"):
+            return next(branches[name] for name in branches if name.endswith(word.removeprefix("branch_")))
         case "map_values", [stream]:
             return stream.mapValues(_value_mapper(lambda v: {**v, "n": None if "n" not in v else 2 * v["n"]}))
         case "select_key", [stream]:
@@ -580,6 +663,12 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
         case "to_sessions", [stream]:
             of_sessions = library.jvm.org.apache.kafka.streams.kstream.WindowedSerdes.SessionWindowedSerde(bytes_serde)
             return stream.to(step.topic, library.option("Produced", "with", of_sessions, bytes_serde))
+        case "to_either", [stream]:
+            chosen = Callback(
+                f"{STREAMS}.processor.TopicNameExtractor",
+                extract=lambda key, value, context: "large" if ((read(value) or {}).get("n") or 0) > 4 else "small",
+            )
+            return stream.to(chosen, library.option("Produced", "with", bytes_serde, bytes_serde).withName(name))
         case "to", [stream]:
             return stream.to(step.topic, library.option("Produced", "with", bytes_serde, bytes_serde))
     raise LookupError(step.word)
@@ -590,6 +679,7 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
 _STREAM_WORDS = (
     *("filter", "map_values", "select_key", "map", "flat_map", "peek", "repartition"),
     *("python_filter", "python_map_values", "python_map", "python_flat_map"),
+    *("filter_not", "python_filter_not", "python_flat_map_values"),
 )
 _LEAST_STEPS = 7
 _KINDS = ("stateless", "aggregation", "join", "merge", "source", "to")

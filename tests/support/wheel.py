@@ -108,13 +108,13 @@ class Environment:
         """Run a program of this environment and return what it prints on standard output."""
         return run([str(self.bin / argv[0]), *argv[1:]], cwd=cwd, timeout=timeout, env=self.variables(variables))
 
-    def fail(self, *argv: str, cwd: Path, timeout: int = 600, **variables: str) -> str:
-        """Run a program that ends with status 1 and return what it says on standard error."""
+    def fail(self, *argv: str, cwd: Path, status: int = 78, timeout: int = 600, **variables: str) -> str:
+        """Run a program that ends with a status and return what it says on standard error."""
         words = [str(self.bin / argv[0]), *argv[1:]]
         done = subprocess.run(
             words, cwd=cwd, env=self.variables(variables), capture_output=True, text=True, timeout=timeout, check=False
         )
-        assert done.returncode == 1, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stderr
 
     def variables(self, more: Mapping[str, str]) -> dict[str, str]:

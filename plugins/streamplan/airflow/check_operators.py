@@ -34,6 +34,7 @@ from streamplan.checks.framework.check import (
 )
 from streamplan.files import ReportPaths, write_atomically
 from streamplan.kafka.brokers import Brokers
+from streamplan.programs import ExitStatus
 from streamplan.registry import pipeline_named
 from streamplan.reports.results import (
     MOST_RESULTS,
@@ -72,14 +73,14 @@ class CheckFailed(SystemExit):
     """
 
     def __init__(self) -> None:
-        super().__init__(1)
+        super().__init__(int(ExitStatus.WRONG))
 
 
 class CheckCouldNotLook(SystemExit):
     """Ends the task of a check that could not decide. Airflow tries the task again. See :class:`CheckFailed`."""
 
     def __init__(self) -> None:
-        super().__init__(2)
+        super().__init__(int(ExitStatus.FAILED))
 
 
 RETRY_POLICY = ExceptionRetryPolicy(

@@ -6,12 +6,22 @@ The text of a DAG or a task is what people read in Airflow: the module is long b
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup, TriggerRule
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetOrTimeSchedule,
+    BaseOperator,
+    CronTriggerTimetable,
+    Param,
+    TaskGroup,
+    TriggerRule,
+)
 
 from streamplan.airflow.check_operators import (
     CheckOperator,
@@ -28,13 +38,14 @@ from streamplan.airflow.deploy_operators import (
     TopicsOperator,
 )
 from streamplan.airflow.maintenance_operators import (
+    APPLY,
+    APPROVAL,
+    PLAN,
+    ApplyOperator,
+    PlanOperator,
     PlanRedriveOperator,
-    PlanRepartitionOperator,
-    PlanResetOperator,
     PurgeOperator,
     RedriveOperator,
-    RepartitionOperator,
-    ResetOperator,
     UpgradeOperator,
 )
 from streamplan.airflow.notifications import Notifier, OutcomeNotification
@@ -437,10 +448,32 @@ def _check_tasks(
     return tasks
 
 
+def _operation_dag(
+    pipeline: Pipeline,
+    kind: str,
+    doc: str,
+    *,
+    question: str,
+    plan_doc: str,
+    plan_timeout: timedelta,
+    apply_doc: str,
+    apply_timeout: timedelta,
+    operators: tuple[Callable[..., BaseOperator], Callable[..., BaseOperator]] | None = None,
+    params: dict[str, Param] | None = None,
+) -> DAG:
+    """Make the DAG of an operation whose plan a person approves: ``plan``, ``approval`` and ``apply``."""
+    make_plan, make_apply = operators or (partial(PlanOperator, operation=kind), partial(ApplyOperator, operation=kind))
+    with pipeline_dag(pipeline, kind, doc, params=params, max_active_runs=1) as dag:
+        plan = make_plan(task_id=PLAN, pipeline=pipeline.name, execution_timeout=plan_timeout, doc_md=plan_doc)
+        apply = make_apply(task_id=APPLY, pipeline=pipeline.name, execution_timeout=apply_timeout, doc_md=apply_doc)
+        plan >> _approval(question) >> apply
+    return dag
+
+
 def reset_dag(pipeline: Pipeline) -> DAG:
     """Make ``<name>_reset``: what Kafka Streams' application reset tool does, behind an approval."""
     application_id = pipeline.topology.application_id
-    with pipeline_dag(
+    return _operation_dag(
         pipeline,
         "reset",
         f"""
@@ -456,29 +489,18 @@ def reset_dag(pipeline: Pipeline) -> DAG:
 
         Stop the run of {pipeline.name}_aggregator first. A reset that died halfway is completed by another run.
         """,
-        max_active_runs=1,
-    ) as dag:
-        plan = PlanResetOperator(
-            task_id="plan",
-            pipeline=pipeline.name,
-            execution_timeout=timedelta(minutes=5),
-            doc_md="What would be deleted, with record counts. Refused while the application runs.",
-        )
-        apply = ResetOperator(
-            task_id="apply",
-            pipeline=pipeline.name,
-            plan_task_id="plan",
-            execution_timeout=timedelta(minutes=10),
-            doc_md="Refused when there is more to delete than was approved.",
-        )
-        plan >> _approval(f"Reset {application_id}?") >> apply
-    return dag
+        question=f"Reset {application_id}?",
+        plan_doc="What would be deleted, with record counts. Refused while the application runs.",
+        plan_timeout=timedelta(minutes=5),
+        apply_doc="Refused when there is more to delete than was approved.",
+        apply_timeout=timedelta(minutes=10),
+    )
 
 
 def repartition_dag(pipeline: Pipeline) -> DAG:
     """Make ``<name>_repartition``: it moves records to a new topic with more partitions, behind an approval."""
     application_id = pipeline.topology.application_id
-    with pipeline_dag(
+    return _operation_dag(
         pipeline,
         "repartition",
         f"""
@@ -495,29 +517,18 @@ def repartition_dag(pipeline: Pipeline) -> DAG:
 
         A run that died halfway is completed by another one. The old topic is left in place.
         """,
-        max_active_runs=1,
-    ) as dag:
-        plan = PlanRepartitionOperator(
-            task_id="plan",
-            pipeline=pipeline.name,
-            execution_timeout=timedelta(minutes=15),
-            doc_md="What moves where, with record counts. Where nothing is declared it says what to declare.",
-        )
-        apply = RepartitionOperator(
-            task_id="apply",
-            pipeline=pipeline.name,
-            plan_task_id="plan",
-            execution_timeout=REPARTITION_TIMEOUT,
-            doc_md="If this task is cleared or run again, it continues where it stopped.",
-        )
-        plan >> _approval(f"More partitions for {application_id}?") >> apply
-    return dag
+        question=f"More partitions for {application_id}?",
+        plan_doc="What moves where, with record counts. Where nothing is declared it says what to declare.",
+        plan_timeout=timedelta(minutes=15),
+        apply_doc="If this task is cleared or run again, it continues where it stopped.",
+        apply_timeout=REPARTITION_TIMEOUT,
+    )
 
 
 def redrive_dag(pipeline: Pipeline) -> DAG:
     """Make ``<name>_redrive``: it processes dead letters again, behind an approval."""
     application_id = pipeline.topology.application_id
-    with pipeline_dag(
+    return _operation_dag(
         pipeline,
         "redrive",
         f"""
@@ -535,6 +546,12 @@ def redrive_dag(pipeline: Pipeline) -> DAG:
 
         Stop the run of {pipeline.name}_aggregator first. A re-drive that died halfway is completed by another run.
         """,
+        question=f"Re-drive dead letters of {application_id}?",
+        plan_doc="What becomes of each dead letter, by reason. Refused while the application runs.",
+        plan_timeout=REDRIVE_TIMEOUT,
+        apply_doc="Refuses if more would be processed again than was approved. If it is run again, it continues.",
+        apply_timeout=REDRIVE_TIMEOUT,
+        operators=(PlanRedriveOperator, RedriveOperator),
         params={
             "reason": Param(
                 None,
@@ -550,24 +567,7 @@ def redrive_dag(pipeline: Pipeline) -> DAG:
                 description="Process only these, each as PARTITION@OFFSET. Empty: process all open dead letters.",
             ),
         },
-        max_active_runs=1,
-    ) as dag:
-        plan = PlanRedriveOperator(
-            task_id="plan",
-            pipeline=pipeline.name,
-            execution_timeout=REDRIVE_TIMEOUT,
-            doc_md="What becomes of each dead letter, by reason. Refused while the application runs.",
-        )
-        apply = RedriveOperator(
-            task_id="apply",
-            pipeline=pipeline.name,
-            plan_task_id="plan",
-            approval_task_id="approval",
-            execution_timeout=REDRIVE_TIMEOUT,
-            doc_md="Refuses if more would be processed again than was approved. If it is run again, it continues.",
-        )
-        plan >> _approval(f"Re-drive dead letters of {application_id}?") >> apply
-    return dag
+    )
 
 
 def upgrade_dag(pipeline: Pipeline) -> DAG:
@@ -636,9 +636,9 @@ def _aggregator_run(pipeline: Pipeline) -> EnsureDagRunOperator:
     )
 
 
-def _approval(subject: str, plan_task_id: str = "plan") -> ApprovalOperator:
+def _approval(subject: str, plan_task_id: str = PLAN) -> ApprovalOperator:
     return ApprovalOperator(
-        task_id="approval",
+        task_id=APPROVAL,
         subject=subject,
         body=f"{{{{ ti.xcom_pull(task_ids='{plan_task_id}')['text'] }}}}",
         defaults=ApprovalOperator.REJECT,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,8 @@ from streamplan.airflow.connections import brokers
 from streamplan.airflow.deploy_operators import ACTIVE_STATES
 from streamplan.errors import Refused
 from streamplan.files import ReportPaths, write_atomically
+from streamplan.maintenance.operation import Operation, Plan, active_runs
 from streamplan.maintenance.redrive_plan import REDRIVE_ALONE, RedrivePlan
-from streamplan.maintenance.repartition_plan import MOVED_ALONE
-from streamplan.maintenance.reset_plan import RESET_ALONE, ResetPlan
 from streamplan.maintenance.upgrade_plan import UPGRADED_ALONE, Stage
 from streamplan.registry import pipeline_named
 from streamplan.settings import Settings
@@ -25,11 +24,13 @@ from streamplan.settings import Settings
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+PLAN, APPROVAL, APPLY = "plan", "approval", "apply"
+"""The tasks of an operation that a person approves."""
 
-def active_runs(context: Context, pipeline: str, kinds: Iterable[str]) -> list[str]:
-    """Return the ids of those DAGs of a pipeline that have an active run, among DAGs of these kinds."""
-    dag_ids = [f"{pipeline}_{kind}" for kind in kinds]
-    return [dag_id for dag_id in dag_ids if context["ti"].get_dr_count(dag_id=dag_id, states=ACTIVE_STATES)]
+
+def is_active(context: Context) -> Callable[[str], bool]:
+    """Return the function that says whether a DAG has an active run, by its id."""
+    return lambda dag_id: bool(context["ti"].get_dr_count(dag_id=dag_id, states=ACTIVE_STATES))
 
 
 class PurgeOperator(BaseOperator):
@@ -46,7 +47,7 @@ class PurgeOperator(BaseOperator):
         """Delete, and return the offset up to which each partition of each topic was purged."""
         from streamplan.maintenance.purge import purge
 
-        if busy := active_runs(context, self.pipeline, ("deploy", "reset", "repartition")):
+        if busy := active_runs(self.pipeline, ("deploy", "reset", "repartition"), is_active(context)):
             raise AirflowSkipException(f"{', '.join(busy)} is active, so this run purges nothing. The next run purges.")
         purged = purge(pipeline_named(self.pipeline), brokers(self.pipeline), Settings.from_environment())
         if not purged.until:
@@ -58,105 +59,57 @@ class PurgeOperator(BaseOperator):
         }
 
 
-class PlanResetOperator(BaseOperator):
-    """Shows what a reset would delete, for a person to approve. It deletes nothing.
+class OperationOperator(BaseOperator):
+    """A task of an operation whose plan a person approves: a reset or a repartition."""
 
-    It refuses while the application runs.
-    """
+    def __init__(self, *, pipeline: str, operation: str, **kwargs: Any) -> None:
+        """Make the task.
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        Args:
+            pipeline: The name of a registered pipeline.
+            operation: The operation, by its name in :data:`streamplan.maintenance.operations.OPERATIONS`.
+            **kwargs: What every operator takes.
+        """
         super().__init__(**kwargs)
         self.pipeline = pipeline
+        self.operation = operation
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Return the plan: as text, and as the task ``apply`` reads it."""
-        from streamplan.maintenance.reset import plan_reset
-
-        try:
-            plan = plan_reset(
-                pipeline_named(self.pipeline),
-                brokers(self.pipeline),
-                Settings.from_environment(),
-                report=self.log.info,
-                runs=active_runs(context, self.pipeline, RESET_ALONE),
-            )
-        except Refused as error:
-            self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
-            raise AirflowFailException(str(error)) from error
-        self.log.info("%s", plan.text)
-        return {"text": plan.text, "plan": plan.written()}
-
-
-class ResetOperator(BaseOperator):
-    """Deletes what a person has approved, and creates the internal topics again."""
-
-    def __init__(self, *, pipeline: str, plan_task_id: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
-        self.plan_task_id = plan_task_id
-
-    def execute(self, context: Context) -> None:
-        """Carry out the plan that was approved."""
-        from streamplan.maintenance.reset import apply_reset
+    def _do(self, context: Context, step: Callable[[Operation], Plan]) -> Plan:
+        """Do a step of the operation. What it refuses fails the task, and is not tried again."""
+        from streamplan.maintenance.operations import OPERATIONS
 
         try:
-            apply_reset(
-                pipeline_named(self.pipeline),
-                brokers(self.pipeline),
-                Settings.from_environment(),
-                ResetPlan.read(context["ti"].xcom_pull(task_ids=self.plan_task_id)["plan"]),
-                report=self.log.info,
-                runs=active_runs(context, self.pipeline, RESET_ALONE),
+            return step(
+                OPERATIONS[self.operation](
+                    pipeline_named(self.pipeline),
+                    brokers(self.pipeline),
+                    Settings.from_environment(),
+                    self.log.info,
+                    is_active(context),
+                )
             )
         except Refused as error:
             self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
             raise AirflowFailException(str(error)) from error
 
 
-class PlanRepartitionOperator(BaseOperator):
-    """Shows which records would move to a topic with more partitions, for a person to approve. It changes nothing."""
-
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
+class PlanOperator(OperationOperator):
+    """Shows what an operation would do, for a person to approve. It changes nothing."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return the plan: as text, and as the task ``apply`` reads it."""
-        from streamplan.maintenance.repartition import Repartitioner
-
-        repartitioner = Repartitioner(
-            pipeline_named(self.pipeline), brokers(self.pipeline), Settings.from_environment()
-        )
-        try:
-            plan = repartitioner.observe(report=self.log.info, runs=active_runs(context, self.pipeline, MOVED_ALONE))
-        except Refused as error:
-            self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
-            raise AirflowFailException(str(error)) from error
+        plan = self._do(context, lambda operation: operation.observe())
         self.log.info("%s", plan.text)
         return {"text": plan.text, "plan": plan.written()}
 
 
-class RepartitionOperator(BaseOperator):
-    """Moves the records that a person has approved. The next run completes a run that died halfway."""
-
-    def __init__(self, *, pipeline: str, plan_task_id: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
-        self.plan_task_id = plan_task_id
+class ApplyOperator(OperationOperator):
+    """Does what a person has approved. The next run completes a run that died halfway."""
 
     def execute(self, context: Context) -> None:
         """Carry out the plan that was approved."""
-        from streamplan.maintenance.repartition import Repartitioner
-
-        repartitioner = Repartitioner(
-            pipeline_named(self.pipeline), brokers(self.pipeline), Settings.from_environment()
-        )
-        approved = context["ti"].xcom_pull(task_ids=self.plan_task_id)["plan"]
-        try:
-            repartitioner.apply(approved, report=self.log.info, runs=active_runs(context, self.pipeline, MOVED_ALONE))
-        except Refused as error:
-            self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
-            raise AirflowFailException(str(error)) from error
+        approved = context["ti"].xcom_pull(task_ids=PLAN)["plan"]
+        self._do(context, lambda operation: operation.apply(approved))
 
 
 class PlanRedriveOperator(SparkJobOperator):
@@ -185,8 +138,7 @@ class PlanRedriveOperator(SparkJobOperator):
     def redrive(self, context: Context, *arguments: str) -> RedrivePlan:
         """Run the job, and return the plan that it leaves."""
         output = _redrive_file(self.pipeline, "redrive")
-        active = active_runs(context, self.pipeline, REDRIVE_ALONE)
-        runs = (part for run in active for part in ("--active-run", run))
+        runs = _active_run_arguments(context, self.pipeline, REDRIVE_ALONE)
         self._run("redrive", output, "--bootstrap-servers", str(brokers(self.pipeline)), *arguments, *runs)
         return RedrivePlan.read(json.loads(output.read_text()))
 
@@ -194,16 +146,11 @@ class PlanRedriveOperator(SparkJobOperator):
 class RedriveOperator(PlanRedriveOperator):
     """Processes again what a person has approved. The next run completes a run that died halfway."""
 
-    def __init__(self, *, plan_task_id: str, approval_task_id: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.plan_task_id = plan_task_id
-        self.approval_task_id = approval_task_id
-
     def execute(self, context: Context) -> dict[str, Any]:
         """Run ``jobs/redrive.py`` with the plan that was approved, and return what was done."""
         approved = _redrive_file(self.pipeline, "redrive-approved")
-        write_atomically(approved, json.dumps(context["ti"].xcom_pull(task_ids=self.plan_task_id)["plan"]))
-        by = answered_by(context, self.approval_task_id)
+        write_atomically(approved, json.dumps(context["ti"].xcom_pull(task_ids=PLAN)["plan"]))
+        by = answered_by(context)
         done = self.redrive(context, "--approved", str(approved), "--by", by, "--run", str(context["run_id"]))
         return {"text": done.text, "plan": done.written()}
 
@@ -226,8 +173,7 @@ class UpgradeOperator(SparkJobOperator):
             AirflowSkipException: The new application has taken over already.
         """
         output = ReportPaths(Settings.from_environment().reports, self.pipeline).directory / f"upgrade-{self.step}.json"
-        active = active_runs(context, self.pipeline, UPGRADED_ALONE)
-        runs = (part for run in active for part in ("--active-run", run))
+        runs = _active_run_arguments(context, self.pipeline, UPGRADED_ALONE)
         accepted = ("--accept-differences",) if context["params"].get("accept_differences") else ()
         if (most := context["params"].get("max_offsets")) is not None:
             accepted = (*accepted, "--max-offsets", str(most))
@@ -240,17 +186,17 @@ class UpgradeOperator(SparkJobOperator):
         return found
 
 
+def _active_run_arguments(context: Context, pipeline: str, kinds: Iterable[str]) -> list[str]:
+    runs = active_runs(pipeline, kinds, is_active(context))
+    return [part for run in runs for part in ("--active-run", run)]
+
+
 def _redrive_file(pipeline: str, name: str) -> Path:
     return ReportPaths(Settings.from_environment().reports, pipeline).directory / f"{name}.json"
 
 
-def answered_by(context: Context, approval_task_id: str) -> str:
-    """Return who answered the question of an ``ApprovalOperator``: the name of Airflow's user.
-
-    Args:
-        context: Of a task after the approval.
-        approval_task_id: The task that asked.
-    """
-    answer = context["ti"].xcom_pull(task_ids=approval_task_id) or {}
+def answered_by(context: Context) -> str:
+    """Return who answered the question of the task ``approval``: the name of Airflow's user."""
+    answer = context["ti"].xcom_pull(task_ids=APPROVAL) or {}
     user = answer.get("responded_by_user") or {}
     return str(user.get("name") or user.get("id") or "unknown")

@@ -31,7 +31,7 @@ from streamplan.errors import Refused
 from streamplan.files import ReportPaths, write_atomically
 from streamplan.kafka.brokers import Brokers
 from streamplan.processes import Owner
-from streamplan.programs import EX_CONFIG
+from streamplan.programs import ExitStatus
 from streamplan.registry import pipeline_named
 from streamplan.settings import PACKAGE, Settings
 from streamplan.spark.submit import spark_submit_configs, submit_environment
@@ -177,7 +177,7 @@ class SupervisedJobOperator(BaseOperator):
         if remaining:
             ending += f", but {remaining}"
         message = f"{self.job} {ending}. Its log is {log}"
-        raise AirflowFailException(message) if status == EX_CONFIG else AirflowException(message)
+        raise AirflowFailException(message) if status == ExitStatus.REFUSED else AirflowException(message)
 
     def on_kill(self) -> None:
         """Stop the process. Airflow calls this while a worker runs the task, and the trigger's while it is deferred."""

@@ -43,7 +43,7 @@ class LagCheck(Check):
     title = "Lag and liveness"
     healthy = (
         "Every stream task has processed all records, or its position moves; no position is missing or out of range, no"
-        " transaction hangs, an aggregator that says it runs sends heartbeats, it holds no partition back, and its"
+        " transaction hangs, an aggregator that says it runs sends heartbeats and holds no partition back, and its"
         " group has no foreign member."
     )
     advice = Advice.LAG

@@ -1,4 +1,4 @@
-"""The command line ``python -m streamplan``. Each command is a module of this package and has its name."""
+"""The command line ``streamplan COMMAND PIPELINE``. Each command is a module of this package and has its name."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from rich.console import Console
 
-from streamplan.errors import StreamplanError
+from streamplan import __version__
+from streamplan.cli.command import Commands
+from streamplan.errors import StreamplanError, did_you_mean
+from streamplan.programs import ExitStatus, run_program
 
 COMMANDS = (
     "init",
@@ -37,26 +41,36 @@ COMMANDS = (
 )
 """The commands in the order in which the help shows them. Only the module of the command that runs is imported."""
 
+_HAD_AN_OPTION = ("demo", "doctor", "tasks", "reset")
+"""Commands that named the pipeline by ``--pipeline NAME`` in 0.1. The option is taken until 0.3, and not shown."""
+
 _EXAMPLES = """\
+A command about a pipeline takes its name: %(prog)s COMMAND PIPELINE.
+For any other Kafka Streams application, `check`, `top`, `topic`, `store` and
+`letters` take --application-id ID instead. `validate` and `exporter` take
+several pipelines.
+
 examples:
   deploy the pipeline `orders` on this machine, verify it, and see how it is
-    python -m streamplan demo --pipeline orders --records 100000
-    python -m streamplan status
-    python -m streamplan tasks --pipeline orders
-    python -m streamplan check orders
+    %(prog)s demo orders --records 100000
+    %(prog)s status
+    %(prog)s tasks orders
+    %(prog)s check orders
   what is missing for a first successful run
-    python -m streamplan doctor --pipeline orders --bootstrap-servers kafka-1:9092
+    %(prog)s doctor orders --bootstrap-servers kafka-1:9092
   look at a declaration; this needs neither Kafka nor Airflow
-    python -m streamplan describe orders
-    python -m streamplan plan orders --instances 3
-    python -m streamplan validate orders
-  check an application that was written with Kafka Streams, and declare its topology
-    python -m streamplan check --bootstrap-servers kafka-1:9092 --application-id my-app
-    python -m streamplan import --application-id my-app --topology my-app.txt
+    %(prog)s describe orders
+    %(prog)s plan orders --instances 3
+    %(prog)s validate orders
+  check an application that was written with Kafka Streams, and declare it
+    %(prog)s check --application-id my-app --bootstrap-servers k:9092
+    %(prog)s import --application-id my-app --topology my-app.txt
 
-`python -m streamplan COMMAND --help` explains one command.
-STREAMPLAN_HOME names the directory of the deployment. By default it is streamplan in AIRFLOW_HOME if that is set,
-and otherwise .streamplan in the working directory.
+exit status of every command:
+{statuses}
+`%(prog)s COMMAND --help` explains one command.
+STREAMPLAN_HOME names the directory of the deployment. By default it is
+streamplan in AIRFLOW_HOME if that is set, else .streamplan here.
 """
 
 
@@ -67,27 +81,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The words of the command line; by default those of this process.
 
     Returns:
-        The exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage, 130 interrupted. The command
-        ``check`` gives 2 a second meaning, see its help.
+        The exit status, one of :class:`~streamplan.programs.ExitStatus`. What stopped the command is on stderr.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = _in_words_of_today([*sys.argv[1:]] if arguments is None else [*arguments])
     parser = argparse.ArgumentParser(
-        prog="python -m streamplan",
+        # Where the package is not installed, as in a clone, there is no program of that name.
+        prog="streamplan" if Path(sys.argv[0]).stem == "streamplan" else "python -m streamplan",
         description="Kafka Streams' execution model on PySpark, deployed and checked by Airflow.",
-        epilog=_EXAMPLES,
+        epilog=_EXAMPLES.format(statuses=ExitStatus.table(wrong=ExitStatus.WRONG.meaning)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    try:
-        # Help, and the error for an unknown word, list all commands.
-        for command in arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS:
+    parser.add_argument("--version", action="version", version=f"streamplan {__version__}")
+    first = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    if first is not None and first not in COMMANDS:
+        parser.error(f"no command {first!r}. {did_you_mean(first, COMMANDS) or 'Commands: ' + ', '.join(COMMANDS)}")
+    commands = Commands(parser)
+
+    def run() -> int:
+        for command in COMMANDS if first is None else [first]:  # help lists all
             import_module(f"{__name__}.{command}").register(commands)
         options = parser.parse_args(arguments)
         return int(options.run(options))
-    except StreamplanError as error:
-        # Markup is off, because messages have lists in square brackets.
-        Console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        sys.stderr.write("Interrupted.\n")
-        return 130
+
+    return run_program(run, _tell)
+
+
+def _tell(error: StreamplanError) -> None:
+    # Markup is off, because messages have lists in square brackets.
+    Console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def _in_words_of_today(arguments: list[str]) -> list[str]:
+    if arguments and arguments[0] in _HAD_AN_OPTION:
+        return [word.removeprefix("--pipeline=") for word in arguments if word != "--pipeline"]
+    return arguments

@@ -8,31 +8,29 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from streamplan.cli.command import Commands, add_pipeline
 from streamplan.cli.output import plain_console
 from streamplan.cli.roles import add_role_option
-from streamplan.errors import Refused
+from streamplan.errors import WrongUsage
 from streamplan.model.acls import AclEntry, Role, required_acls
 from streamplan.registry import pipeline_named
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "acls",
-        help="print the ACLs that aggregator, producer, checks and deployer need, each for itself",
+        "print the ACLs that aggregator, producer, checks and deployer need, each for itself",
         description="Print the exact access control lists that each part of a pipeline needs on brokers with an "
         "authorizer, and nothing that a part does not need. Nothing is asked of the brokers, and nothing is changed.",
-        epilog="Example: python -m streamplan acls orders --format commands --bootstrap-servers kafka-1:9093 "
+        examples="%(prog)s orders --format commands --bootstrap-servers kafka-1:9093 "
         "--command-config admin.properties --principal aggregator=User:streams",
+        run=_run,
     )
-    parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a declared pipeline")
+    add_pipeline(parser)
     add_role_option(parser, "only this part")
     parser.add_argument(
         "--format",
@@ -56,7 +54,6 @@ def register(commands: Subparsers) -> None:
     parser.add_argument(
         "--command-config", metavar="FILE", help="for --format commands: the properties file of an administrator"
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -145,7 +142,7 @@ def _principals(given: Sequence[str]) -> dict[Role, str]:
     for text in given:
         role, equals, principal = text.partition("=")
         if role not in list(Role) or not equals or ":" not in principal:
-            raise Refused(
+            raise WrongUsage(
                 "--principal", expected=f"ROLE=TYPE:NAME with a role of {', '.join(Role)}", observed=repr(text)
             )
         found[Role(role)] = principal

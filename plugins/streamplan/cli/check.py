@@ -1,8 +1,5 @@
 """The command ``check``: the health checks of a declared pipeline, or of any Kafka Streams application.
 
-The exit status is 0 if all checks passed, 1 if one failed, and 2 if one could not look and none failed (also for wrong
-usage).
-
 With ``--json`` standard output is one object::
 
     {"application_id": "my-app", "name": "my-app", "bootstrap_servers": "kafka-1:9092",
@@ -24,7 +21,6 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -34,16 +30,19 @@ from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.check_progress import CheckProgress
 from streamplan.cli.check_report import CheckReport
 from streamplan.cli.check_subject import OPTIONS, DeclaredPipeline, DescribedApplication, Subject, add_options
-from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
+from streamplan.cli.command import Commands, add_pipeline, parsed_by
+from streamplan.errors import BrokersUnavailable, CouldNotLook, WrongUsage
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.requests import require_reachable
+from streamplan.programs import ExitStatus
 from streamplan.reports.check_context import check_context
 from streamplan.settings import Settings
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-STATUS = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.COULD_NOT_LOOK: 2}
+STATUS = {
+    Outcome.PASSED: ExitStatus.DONE,
+    Outcome.FAILED: ExitStatus.WRONG,
+    Outcome.COULD_NOT_LOOK: ExitStatus.FAILED,
+}
 
 _DESCRIPTION = """\
 Look once whether an application is well. The checks look at the partition of each record's key, the configs of
@@ -58,42 +57,43 @@ language. Its internal topics and the topics that it reads are found in Kafka. K
   --count      how a store counts; without it the check of totals is left out
 """
 
-_EPILOG = """\
-exit status:
-  0  every check passed
-  1  a check failed: each wrong row is printed
-  2  a check could not look, and no check failed: the brokers do not answer, the application does not exist or has no
-     records yet; or wrong usage
-
-examples:
-  a declared pipeline, on the brokers of this machine
-    python -m streamplan check orders
-  any application
-    python -m streamplan check --bootstrap-servers kafka-1:9092 --application-id my-app
-  one whose sub-topologies are known, for a script
-    python -m streamplan check --bootstrap-servers kafka-1:9092 --application-id my-app --topology my-app.txt --json
-  orders are grouped by the field ProductType of their JSON value and counted in the store totals
-    python -m streamplan check --bootstrap-servers kafka-1:9092 --application-id my-app \\
-      --count orders:ProductType --value "Id string, ProductType int" --store totals
-  keys of 4 bytes, placed by a partitioner of one's own: def by_region(key: bytes, partitions: int) -> int
-    python -m streamplan check --bootstrap-servers kafka-1:9092 --application-id my-app \\
-      --key-type my-app-by-region-repartition=int --partitioner my-app-by-region-repartition=my_company.keys:by_region
+_EXAMPLES = """\
+a declared pipeline, on the brokers of this machine
+  %(prog)s orders
+any application
+  %(prog)s --application-id my-app --bootstrap-servers kafka-1:9092
+one whose sub-topologies are known, for a script
+  %(prog)s --application-id my-app --bootstrap-servers kafka-1:9092 --topology my-app.txt --json
+orders are grouped by the field ProductType of their JSON value and counted in the store totals
+  %(prog)s --application-id my-app --bootstrap-servers kafka-1:9092 \\
+    --count orders:ProductType --value "Id string, ProductType int" --store totals
+keys of 4 bytes, placed by a partitioner of one's own: def by_region(key: bytes, partitions: int) -> int
+  %(prog)s --application-id my-app --bootstrap-servers kafka-1:9092 \\
+    --key-type my-app-by-region-repartition=int --partitioner my-app-by-region-repartition=my_company.keys:by_region
 """
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "check",
-        help="look whether a pipeline, or any Kafka Streams application, is well",
+        "look whether a pipeline, or any Kafka Streams application, is well",
         description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
+        run=_run,
+        done="every check passed",
+        wrong="a check failed: each wrong row is printed",
     )
-    parser.add_argument("pipeline", metavar="PIPELINE", nargs="?", help="the name of a declared pipeline")
+    add_pipeline(parser, optional="or give --application-id")
     add_broker_options(parser)
     names = ", ".join(check.name for check in CHECKS)
-    parser.add_argument("--only", metavar="NAME,…", help=f"run only these checks; their names are: {names}")
+    parser.add_argument(
+        "--only",
+        metavar="NAME,…",
+        help=f"run only these checks; their names are: {names}",
+        type=parsed_by(_names),
+        default=(),
+    )
     parser.add_argument(
         "--full",
         action="store_true",
@@ -101,27 +101,28 @@ def register(commands: Subparsers) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     add_options(parser)
-    parser.set_defaults(run=lambda options: _run(parser, options))
 
 
-def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+def _names(text: str) -> list[str]:
+    return [check_named(name.strip()).name for name in text.split(",")]
+
+
+def _run(options: argparse.Namespace) -> int:
     if bool(options.pipeline) == bool(options.application_id):
-        parser.error("give either the name of a declared pipeline or --application-id")
+        raise WrongUsage("check", expected="either PIPELINE or --application-id ID", observed="none or both")
     if options.pipeline and (needless := [words for name, words in OPTIONS.items() if getattr(options, name)]):
-        parser.error(f"leave out {', '.join(needless)}: a declared pipeline has these settings in its declaration")
+        raise WrongUsage(
+            f"leave out {', '.join(needless)}", remedy="A declared pipeline has these settings in its declaration."
+        )
     if (options.value or options.store) and not options.count:
-        parser.error("--value and --store belong to --count")
+        raise WrongUsage("--value and --store belong to --count")
     console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
+    report = CheckReport(chosen_brokers(options), options.pipeline or options.application_id)
     try:
-        report = CheckReport(chosen_brokers(options), options.pipeline or options.application_id)
-        try:
-            with CheckProgress(console) as progress:
-                _run_checks(report, options, progress)
-        except (BrokersUnavailable, CouldNotLook) as error:
-            report.error = " ".join(str(error).split())
-    except StreamplanError as error:  # wrong usage: 1 would say that a check failed
-        console.print(str(error), style="red")
-        return STATUS[Outcome.COULD_NOT_LOOK]
+        with CheckProgress(console) as progress:
+            _run_checks(report, options, progress)
+    except (BrokersUnavailable, CouldNotLook) as error:
+        report.error = " ".join(str(error).split())
     if options.json:
         sys.stdout.write(json.dumps(report.as_json(), indent=1) + "\n")
     else:
@@ -135,12 +136,11 @@ def _run_checks(report: CheckReport, options: argparse.Namespace, progress: Chec
     Raises:
         StreamplanError: No check can run.
     """
-    only = [check_named(name.strip()).name for name in options.only.split(",")] if options.only else []
     subject: Subject = DeclaredPipeline(options.pipeline) if options.pipeline else DescribedApplication(options)
     progress.looking_for(f"{report.name} at {report.brokers}")
     require_reachable(report.brokers)
     application = report.application = subject.application(KafkaCluster(report.brokers))
-    chosen = [check for check in CHECKS if check.name in only or not only]
+    chosen = [check for check in CHECKS if check.name in options.only or not options.only]
     inapplicable = not_applicable(application)
     report.left_out = {check.name: inapplicable[check.name] for check in chosen if check.name in inapplicable}
     context = check_context(application, Settings.from_environment().reports, full=options.full)

@@ -13,7 +13,7 @@ from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.discovery.running import running_application
 from streamplan.checks.framework.application import Application, Partitioner
-from streamplan.errors import Refused
+from streamplan.errors import WrongUsage
 from streamplan.kafka_port import Cluster
 from streamplan.model.pipeline import Limits
 from streamplan.model.topics import SERIALIZED_KEY_TYPES
@@ -136,7 +136,7 @@ class DescribedApplication:
         self._key_types = dict(_pairs("--key-type", options.key_type))
         for topic, key_type in self._key_types.items():
             if key_type not in SERIALIZED_KEY_TYPES:
-                raise Refused(f"--key-type {topic}={key_type}", expected=" or ".join(SERIALIZED_KEY_TYPES))
+                raise WrongUsage(f"--key-type {topic}={key_type}", expected=" or ".join(SERIALIZED_KEY_TYPES))
         share = Limits().partition_share if options.partition_share is None else options.partition_share
         self._unjudged_stores = options.unjudged_store
         self._limits = Limits(share, options.lag_seconds)
@@ -167,7 +167,7 @@ def _count(options: argparse.Namespace) -> CountOf:
         value = _serde(options.value) if options.value else None
         _ = value and value.fields  # parses the schema
     except ValueError as error:
-        raise Refused(f"--value {options.value!r}", observed=str(error)) from error
+        raise WrongUsage(f"--value {options.value!r}", observed=str(error)) from error
     return CountOf(source, name or None, value, options.store)
 
 
@@ -188,7 +188,7 @@ def _pairs(option: str, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     for argument in arguments:
         topic, _, value = argument.partition("=")
         if not (topic and value):
-            raise Refused(f"{option} {argument}", expected="TOPIC=…")
+            raise WrongUsage(f"{option} {argument}", expected="TOPIC=…")
         yield topic, value
 
 
@@ -198,14 +198,14 @@ def _function(argument: str) -> Partitioner:
     try:
         function = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise Refused(
+        raise WrongUsage(
             subject,
             expected="MODULE:FUNCTION",
             observed=str(error),
             remedy="Add the directory that holds the module to PYTHONPATH.",
         ) from error
     if not callable(function):
-        raise Refused(subject, expected="a function", observed=f"{type(function).__name__}")
+        raise WrongUsage(subject, expected="a function", observed=f"{type(function).__name__}")
     partitioner: Partitioner = function
     return partitioner
 
@@ -214,4 +214,4 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise Refused(f"--topology {file}", expected="a text file", observed=str(error)) from error
+        raise WrongUsage(f"--topology {file}", expected="a text file", observed=str(error)) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from streamplan.errors import StreamplanError
+from streamplan.errors import Refused
 
 
 def is_confirmed(action: str, application_id: str, *, purpose: str, unchanged: str) -> bool:
@@ -17,10 +17,10 @@ def is_confirmed(action: str, application_id: str, *, purpose: str, unchanged: s
         unchanged: A sentence that says what was not done, as ``Nothing was deleted.``
 
     Raises:
-        StreamplanError: Nobody can be asked, because the input is no terminal.
+        Refused: Nobody can be asked, because the input is no terminal.
     """
     if not sys.stdin.isatty():
-        raise StreamplanError(
+        raise Refused(
             f"{action} of {application_id}",
             expected="a person at a terminal who agrees, or --yes",
             observed="neither",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -14,6 +13,7 @@ from streamplan.checks.framework.application import aggregations
 from streamplan.checks.framework.check import Outcome
 from streamplan.checks.recount.reader import TotalsReader
 from streamplan.cli.brokers import add_secure_option
+from streamplan.cli.command import Commands, add_pipeline, at_least
 from streamplan.cli.output import timed_report
 from streamplan.cli.tables import checks_table, read_key, read_value, store_table, topics_text, totals_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
@@ -27,15 +27,13 @@ from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
 from streamplan.model.operations import Count
 from streamplan.model.pipeline import Pipeline
+from streamplan.programs import ExitStatus
 from streamplan.registry import pipeline_named
 from streamplan.reports.check_context import read_state_store
 from streamplan.reports.results import read_latest
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.serdes.subscriptions import Subscription, sent_in
 from streamplan.settings import Settings
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 DEMO_RECORDS = 100_000
 """So many records of test data are asked for by default."""
@@ -49,20 +47,24 @@ RECORDS_PER_SECOND = 2_000
 _SYMBOLS = {"success": "✔", "failed": "✘", "upstream_failed": "✘", "running": "…", "deferred": "…", "skipped": "-"}
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "demo",
-        help="deploy a pipeline on this machine, verify it, and leave it running",
-        epilog="Example: python -m streamplan demo --pipeline orders --records 100000",
+        "deploy a pipeline on this machine, verify it, and leave it running",
         description="Start Kafka and Airflow on this machine, and a stand-in for a Schema Registry where the pipeline "
         "needs one. Trigger the DAG <pipeline>_deploy, and show its progress and its results. All of it goes on "
         "running. A second call deploys onto what runs.",
+        examples="%(prog)s orders --records 100000",
+        run=_run,
+        done="deployed, and every check has passed",
+        wrong="the run or a check has not succeeded",
     )
-    parser.add_argument("--pipeline", default="orders", help="the name of a registered pipeline (default orders)")
-    parser.add_argument("--records", type=int, help="records to produce (default 100000, none without test data)")
+    add_pipeline(parser, default="orders")
+    parser.add_argument(
+        "--records", type=at_least(0), help="records to produce (default 100000, none without test data)"
+    )
     add_secure_option(parser)
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -70,8 +72,6 @@ def _run(options: argparse.Namespace) -> int:
     records = options.records
     if records is None:
         records = DEMO_RECORDS if pipeline.test_data else 0
-    if records < 0:
-        raise Refused("--records", expected="0 or more", observed=str(records))
     if records:
         pipeline.require_test_data()
     console = Console()
@@ -98,14 +98,14 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
         console: Where everything is shown.
 
     Returns:
-        The exit status: 0 when the run succeeded and every check passed, else 1.
+        The exit status.
     """
     rest, deploy = stack.airflow.rest(), f"{pipeline.name}_deploy"
     needed = ("deploy", *(["producer"] if pipeline.test_data else []), "aggregator", "health")
     for suffix in needed:
         rest.wait_for_dag(f"{pipeline.name}_{suffix}", deadline_seconds=120)
     if errors := rest.import_errors():
-        raise StreamplanError(
+        raise Refused(
             "import of the DAG files",
             expected="no error",
             observed="; ".join(f"{k}: {v}" for k, v in errors.items()),
@@ -124,7 +124,7 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
         _print_results(stack, pipeline, console)
     except (BrokersUnavailable, CouldNotLook, Refused) as error:
         console.print(f"Could not read the results: {error}", style="yellow")
-        return 1
+        return ExitStatus.FAILED if state == "success" else ExitStatus.WRONG
     results = read_latest(stack.settings.reports, pipeline.name)
     console.print(checks_table(results[check.name] for check in CHECKS if check.name in results))
     console.print(f"Airflow UI  {rest.url}  user {USER}  password {stack.airflow.password}", highlight=False)
@@ -134,7 +134,7 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
     console.print("The pipeline goes on running. `make down` stops everything.")
     green = state == "success" and all(result.outcome is Outcome.PASSED for result in results.values())
     console.print("[green]Deployed and verified.[/]" if green else "[red]The run or a check has not succeeded.[/]")
-    return 0 if green else 1
+    return ExitStatus.DONE if green else ExitStatus.WRONG
 
 
 def _follow(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, records: int, console: Console) -> str:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
+from streamplan.cli.command import Commands, add_pipeline
 from streamplan.registry import pipeline_named
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "describe",
-        help="print the topology of a pipeline as Kafka Streams describes it",
+        "print the topology of a pipeline as Kafka Streams describes it",
         description="Print what Topology.describe().toString() of Kafka Streams prints, and nothing else, so that diff "
         "can compare the two.",
-        epilog="Example: python -m streamplan describe orders | diff - described-by-the-old-application.txt",
+        examples="%(prog)s orders | diff - described-by-the-old-application.txt",
+        run=_run,
     )
-    parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a declared pipeline")
-    parser.set_defaults(run=_run)
+    add_pipeline(parser)
 
 
 def _run(options: argparse.Namespace) -> int:

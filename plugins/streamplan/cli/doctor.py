@@ -6,38 +6,38 @@ import argparse
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.command import Commands, add_pipeline
 from streamplan.cli.output import plain_console, quantity
 from streamplan.cli.roles import add_role_option
 from streamplan.doctor.finding import Finding, State, problem
 from streamplan.errors import StreamplanError
 from streamplan.model.acls import Role
 from streamplan.model.pipeline import Pipeline
+from streamplan.programs import ExitStatus
 from streamplan.registry import pipeline_named
 from streamplan.settings import Settings
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _COLOURS = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red", State.NOT_LOOKED: "dim"}
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "doctor",
-        help="look at everything that a first run needs, and say what to do",
+        "look at everything that a first run needs, and say what to do",
         description="Look at Python, Java, the connector, the brokers, what this client may do there, the topics of a "
         "pipeline, the executors of a Spark cluster and Airflow's settings: one line each, with what to do. It changes "
-        "nothing. The exit status is 1 if something would make a run fail.",
-        epilog="Example: python -m streamplan doctor --pipeline orders --bootstrap-servers kafka-1:9092 "
-        "--spark-master spark://spark:7077",
+        "nothing.",
+        examples="%(prog)s orders --bootstrap-servers kafka-1:9092 --spark-master spark://spark:7077",
+        run=_run,
+        done="nothing would make a run fail",
+        wrong="something would make a run fail",
     )
-    parser.add_argument("--pipeline", metavar="NAME", help="look at the topics and the ACLs of this pipeline, too")
+    add_pipeline(parser, optional="its topics and ACLs are looked at, too")
     add_role_option(parser, "compare what this client may do with the ACLs of this role")
     add_broker_options(
         parser,
@@ -46,7 +46,6 @@ def register(commands: Subparsers) -> None:
     parser.add_argument(
         "--spark-master", metavar="URL", help="run a small task on each core of this Spark cluster (default: none)"
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -59,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
         console.print(Text.assemble((f"{finding.state:12}", _COLOURS[finding.state]), finding.text))
     problems, warnings = counts[State.PROBLEM], counts[State.WARNING]
     console.print(f"{quantity(problems, 'problem')}, {quantity(warnings, 'warning')}.", style="bold")
-    return 1 if problems else 0
+    return ExitStatus.WRONG if problems else ExitStatus.DONE
 
 
 def _look(options: argparse.Namespace, settings: Settings, pipeline: Pipeline | None) -> Iterable[Finding]:

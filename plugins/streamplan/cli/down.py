@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from streamplan.cli.command import Commands
 from streamplan.cli.output import timed_report
 from streamplan.local.stack import Stack
 from streamplan.settings import Settings
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    commands.add(
         "down",
-        help="stop everything that was started, jobs included",
+        "stop everything that was started, jobs included",
         description="Stop Airflow, the supervised jobs and the brokers. Topics, checkpoints and reports are kept.",
-        epilog="Example: python -m streamplan down",
+        examples="%(prog)s",
+        run=_run,
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import sys
 from streamplan.cli.brokers import chosen_brokers
 from streamplan.cli.output import plain_console
 from streamplan.model.pipeline import Pipeline
+from streamplan.programs import ExitStatus
 from streamplan.settings import Settings
 
 
@@ -20,7 +21,7 @@ def show_evolution(pipeline: Pipeline, options: argparse.Namespace) -> int:
         options: The broker options, and ``json``.
 
     Returns:
-        0 where nothing stands against the deployment and the start, 1 where something is refused.
+        The exit status.
     """
     from streamplan.kafka.cluster import KafkaCluster
     from streamplan.kafka.requests import require_reachable
@@ -33,4 +34,4 @@ def show_evolution(pipeline: Pipeline, options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(plan.written(), indent=2) + "\n")
     else:
         plain_console().print(plan.text)
-    return 1 if plan.refused else 0
+    return ExitStatus.WRONG if plan.refused else ExitStatus.DONE

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.command import Commands, add_pipelines
 from streamplan.cli.output import plain_console
 from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster
@@ -18,9 +19,6 @@ from streamplan.observability.sampler import Sampler
 from streamplan.registry import pipeline_named, registered_pipelines
 from streamplan.settings import Settings
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 SNAPSHOT_SECONDS = 5.0
 """Prometheus and OpenTelemetry share a snapshot that is not older."""
 
@@ -28,19 +26,20 @@ ANSWER_SECONDS = 5.0
 """How long the brokers have for an answer: less than Prometheus waits (``scrape_timeout``, 10 s)."""
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "exporter",
-        help="serve metrics to Prometheus, and send them to OpenTelemetry",
+        "serve metrics to Prometheus, and send them to OpenTelemetry",
         description="Serve the metrics of pipelines at http://HOST:PORT/metrics: the lag of each stream task in "
         "offsets and in seconds, the members of its group, the ends of its topics, what the aggregator measured of its "
         "micro-batches and its state, the last outcome of each check and its time, and the verified records. The "
         "brokers are asked when somebody asks for metrics, once in five seconds at most. It runs until Ctrl-C. The "
         "directory monitoring/ has alert rules and a dashboard.",
-        epilog="Example: python -m streamplan exporter orders --port 9404",
+        examples="%(prog)s orders --port 9404",
+        run=_run,
     )
-    parser.add_argument("pipelines", metavar="PIPELINE", nargs="*", help="names of pipelines (default: all registered)")
+    add_pipelines(parser)
     parser.add_argument(
         "--application-id",
         metavar="ID",
@@ -57,7 +56,6 @@ def register(commands: Subparsers) -> None:
         "--otlp-seconds", type=float, default=30.0, metavar="SECONDS", help="how often they are sent (default: 30)"
     )
     add_broker_options(parser)
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.command import Commands
 from streamplan.cli.output import align_columns, plain_console, quantity
-from streamplan.errors import Refused
+from streamplan.errors import Refused, WrongUsage
 from streamplan.importing.application import ImportedApplication, import_application
 from streamplan.importing.facts import SAMPLED_RECORDS, Facts, observe_facts
 from streamplan.importing.python_text import pipeline_name
 from streamplan.model.description import parse_subtopologies
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from streamplan.programs import ExitStatus
 
 _SHOWN_DIFFERENCES = 40
 
@@ -31,31 +29,27 @@ listed. A TODO is refused when the file is imported, so that it cannot be deploy
 With --bootstrap-servers the cluster is asked for more, and nothing is changed there: the partition counts of topics,
 the fields of source topics where the last {SAMPLED_RECORDS:,} records are JSON objects, and which stores look like
 counts or have windows.
+
+In the application this prints the description: System.out.println(topology.describe());
 """
 
-_EPILOG = """\
-exit status:
-  0  the file is written, and its topology has the given description
-  1  nothing is written, and the reason is shown; or the file is written, and its topology is another one, because the
-     language does not have an operation of the application: the lines that differ are shown
-
-the description, in the application:
-  System.out.println(topology.describe());
-
-Example: python -m streamplan import --application-id my-app --topology my-app.txt
-         python -m streamplan import --application-id my-app --topology my-app.txt \\
-           --bootstrap-servers kafka-1:9092 --output pipelines/my_app.py
+_EXAMPLES = """\
+%(prog)s --application-id my-app --topology my-app.txt
+%(prog)s --application-id my-app --topology my-app.txt \\
+  --bootstrap-servers kafka-1:9092 --output pipelines/my_app.py
 """
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "import",
-        help="write the declaration of an application that was written with Kafka Streams",
+        "write the declaration of an application that was written with Kafka Streams",
         description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
+        run=_run,
+        done="the file is written, and its topology has the given description",
+        wrong="the file is written, and its topology is not the given one: the lines that differ are shown",
     )
     parser.add_argument("--application-id", metavar="ID", required=True, help="the application.id")
     parser.add_argument(
@@ -68,7 +62,6 @@ def register(commands: Subparsers) -> None:
         metavar="FILE",
         help="the file to write, which must not exist yet (default: my_app.py for my-app)",
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -83,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         description = options.topology.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise Refused(f"--topology {options.topology}", expected="a text file", observed=str(error)) from error
+        raise WrongUsage(f"--topology {options.topology}", expected="a text file", observed=str(error)) from error
     facts = _facts(options, description)
     imported = import_application(options.application_id, description, facts, file=str(output))
     try:
@@ -92,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise Refused(f"--output {output}", expected="a file that can be written", observed=str(error)) from error
     plain_console().print("\n".join(_report(imported, options.topology, output, asked=facts is not None)))
-    return 0 if imported.is_verified else 1
+    return ExitStatus.DONE if imported.is_verified else ExitStatus.WRONG
 
 
 def _facts(options: argparse.Namespace, description: str) -> Facts | None:

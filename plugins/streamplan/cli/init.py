@@ -8,14 +8,11 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
 
 from streamplan import __version__
+from streamplan.cli.command import Commands
 from streamplan.cli.output import plain_console
 from streamplan.errors import Refused
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 TEMPLATES = Path(__file__).with_name("repository")
 
@@ -48,25 +45,24 @@ Write a small repository for pipelines of your own:
 The package is named after the directory. Files that exist are never overwritten: if there is one, nothing is written.
 """
 
-_EPILOG = """\
-Example: python -m streamplan init my-pipelines
-
+_EXAMPLES = """\
+%(prog)s my-pipelines
 then
   cd my-pipelines
   pip install --requirement requirements.txt
   streamplan list
-  streamplan demo --pipeline visits --records 1000
+  streamplan demo visits --records 1000
 """
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "init",
-        help="write a small repository for pipelines of your own",
+        "write a small repository for pipelines of your own",
         description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
+        run=_run,
     )
     parser.add_argument(
         "directory",
@@ -76,7 +72,6 @@ def register(commands: Subparsers) -> None:
         default=Path(),
         help="the directory to write into (default: the working directory)",
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:

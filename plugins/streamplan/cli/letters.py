@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from streamplan.cli.command import Commands
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import plain_console, quantity
 from streamplan.observability.lookup import newest_dead_letters
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "letters",
-        help="show the newest dead letters, grouped by reason",
+        "show the newest dead letters, grouped by reason",
         description="Show the newest records of the dead-letter topic: how many have which reason, then each record "
         "with where it lies in the input, whether it was re-driven, its key and its value.",
-        epilog="Example: python -m streamplan letters orders --last 20 --json",
+        examples="%(prog)s orders --last 20 --json",
+        run=_run,
     )
     add_options(parser)
     parser.add_argument(
         "--last", type=int, default=20, metavar="N", help="show at most N dead letters of each partition (default: 20)"
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:

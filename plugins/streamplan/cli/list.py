@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from streamplan.cli.command import Commands
 from streamplan.cli.output import align_columns, plain_console
 from streamplan.errors import Refused
 from streamplan.registry import HOW_TO_REGISTER, registered_pipelines
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    commands.add(
         "list",
-        help="list the registered pipelines, one on a line",
+        "list the registered pipelines, one on a line",
         description="Show every registered pipeline: its name, application id, topics from outside, state stores, "
         "stream tasks.",
-        epilog="Example: python -m streamplan list",
+        examples="%(prog)s",
+        run=_run,
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:

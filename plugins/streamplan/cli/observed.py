@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.errors import Refused
+from streamplan.cli.command import add_pipeline
+from streamplan.errors import WrongUsage
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.observability.observed import Observed
 from streamplan.registry import pipeline_named
@@ -18,7 +19,7 @@ from streamplan.registry import pipeline_named
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name an application, its brokers and the form of the output."""
-    parser.add_argument("pipeline", metavar="PIPELINE", nargs="?", help="the name of a registered pipeline")
+    add_pipeline(parser, optional="or give --application-id")
     parser.add_argument("--application-id", metavar="ID", help="any Kafka Streams application, by its application.id")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_broker_options(parser)
@@ -31,10 +32,11 @@ def observed(options: argparse.Namespace) -> Observed:
         options: What :func:`add_options` added.
 
     Raises:
-        Refused: The options name no application, or two; there is no such pipeline; the brokers cannot be followed.
+        WrongUsage: The options name no application, or two.
+        Refused: There is no such pipeline, or the client properties cannot be followed.
     """
     if (options.pipeline is None) == (options.application_id is None):
-        raise Refused("the application", expected="either PIPELINE or --application-id ID", observed="none or both")
+        raise WrongUsage("the application", expected="either PIPELINE or --application-id ID", observed="none or both")
     pipeline = None if options.pipeline is None else pipeline_named(options.pipeline)
     name = options.application_id if pipeline is None else pipeline.name
     return Observed(name, KafkaCluster(chosen_brokers(options)), pipeline)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.command import Commands, add_pipeline, at_least
 from streamplan.cli.evolution import show_evolution
 from streamplan.cli.output import align_columns, plain_console, quantity
-from streamplan.errors import Refused
+from streamplan.errors import WrongUsage
 from streamplan.kafka.brokers import Brokers
 from streamplan.model.assignment import (
     MAX_MESSAGE_BYTES,
@@ -27,11 +27,9 @@ from streamplan.model.processor_topology import TaskId
 from streamplan.model.unnamed import unnamed
 from streamplan.registry import pipeline_named
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-_EPILOG = """\
-Example: python -m streamplan plan orders --instances 3 --load 1_0=90000 --load 1_1=10000
+_DESCRIPTION = """\
+Show what a pipeline consists of, and how Kafka Streams would assign its stream tasks to N instances that start
+together. With the loads of the tasks it also shows how much of the work each instance would get.
 
 With --against-cluster the declaration is compared with what its application has left in Kafka (topics, configs,
 committed positions, members) and in the checkpoints (STREAMPLAN_CHECKPOINTS). Nothing is written. Each part is
@@ -43,27 +41,30 @@ committed positions, members) and in the checkpoints (STREAMPLAN_CHECKPOINTS). N
   not known  only a checkpoint tells it, and this machine does not have that checkpoint
   beside     an upgrade builds it beside the application that runs; its aggregator starts after the upgrade
   refused    the deployment or the start is refused, or would go on with wrong values
-Exit status: 0 if nothing is refused, 1 if something is refused.
+"""
 
-Example: python -m streamplan plan orders --against-cluster --bootstrap-servers kafka-1:9092
+_EXAMPLES = """\
+%(prog)s orders --instances 3 --load 1_0=90000 --load 1_1=10000
+%(prog)s orders --against-cluster --bootstrap-servers kafka-1:9092
 """
 
 _EXAMPLE_SERVER = "streams-1.example.org:8080"
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "plan",
-        help="show sub-topologies, topics and stream tasks, or what a changed declaration would do",
-        description="Show what a pipeline consists of, and how Kafka Streams would assign its stream tasks to N "
-        "instances that start together. With the loads of the tasks it also shows how much of the work each instance "
-        "would get.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "show sub-topologies, topics and stream tasks, or what a changed declaration would do",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        run=_run,
+        wrong="with --against-cluster: something is refused",
     )
-    parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a declared pipeline")
-    parser.add_argument("--instances", type=int, default=2, metavar="N", help="instances of one thread (default 2)")
+    add_pipeline(parser)
+    parser.add_argument(
+        "--instances", type=at_least(1), default=2, metavar="N", help="instances of one thread (default 2)"
+    )
     parser.add_argument(
         "--load",
         action="append",
@@ -82,17 +83,14 @@ def register(commands: Subparsers) -> None:
         servers="measure the loads: how many records these brokers have ever had for each stream task to read; with "
         "--against-cluster: these brokers (default: those that `python -m streamplan up` starts)",
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
-    if options.instances < 1:
-        raise Refused("--instances", expected="1 or more", observed=str(options.instances))
     if options.against_cluster:
         return show_evolution(pipeline, options)
     if options.json:
-        raise Refused("--json", expected="together with --against-cluster", observed="alone")
+        raise WrongUsage("--json", expected="together with --against-cluster", observed="alone")
     measured: Mapping[TaskId, int] = {}
     if options.bootstrap_servers or options.command_config:
         from streamplan.kafka.topics import resolve_pipeline
@@ -154,7 +152,7 @@ def _load_of_tasks(given: Sequence[str], tasks: Sequence[TaskId], measured: Mapp
     for text in given:
         name, _, number = text.partition("=")
         if name not in named or not (number.isascii() and number.isdecimal()) or len(number) > 18:
-            raise Refused(
+            raise WrongUsage(
                 f"--load {text}",
                 expected=f"TASK=RECORDS, a task being one of {', '.join(named)}",
                 remedy=f"For example --load {next(iter(named))}=90000",

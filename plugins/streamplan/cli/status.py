@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
+from streamplan.cli.command import Commands
 from streamplan.local.stack import Stack
+from streamplan.programs import ExitStatus
 from streamplan.settings import Settings
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    commands.add(
         "status",
-        help="show what runs, at which address, and whether it is healthy",
-        description="Show every process, its address and what is wrong with it. Exit status 1 when one is not healthy.",
-        epilog="Example: python -m streamplan status",
+        "show what runs, at which address, and whether it is healthy",
+        description="Show every process, its address and what is wrong with it.",
+        examples="%(prog)s",
+        run=_run,
+        done="everything runs and is healthy",
+        wrong="something does not run or is not healthy",
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -38,4 +38,4 @@ def _run(options: argparse.Namespace) -> int:
         table.add_row(state.name, str(state.pid) if state.alive else "-", state.address, verdict)
     console.print(table)
     console.print(f"Logs: {settings.logs}")
-    return 1 if any(state.fault for state in states) else 0
+    return ExitStatus.WRONG if any(state.fault for state in states) else ExitStatus.DONE

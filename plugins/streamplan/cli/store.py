@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from streamplan.cli.command import Commands
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import align_columns, plain_console
 from streamplan.observability.lookup import find_key
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from streamplan.programs import ExitStatus
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "store",
-        help="look a key up in the state stores, with its last update",
+        "look a key up in the state stores, with its last update",
         description="Show the last value of a key in each state store of an application, and the partition, offset and "
-        "time of its last update. The changelogs are read. The exit status is 1 where none has the key.",
-        epilog="Example: python -m streamplan store orders --key 0",
+        "time of its last update. The changelogs are read.",
+        examples="%(prog)s orders --key 0",
+        run=_run,
+        done="the key is found",
+        wrong="no state store has the key",
     )
     add_options(parser)
     parser.add_argument("--key", required=True, help="the key, as text or as a number")
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -42,4 +42,4 @@ def _run(options: argparse.Namespace) -> int:
             plain_console().print(line)
     else:
         plain_console().print(f"No changelog of {chosen.name} has the key {options.key}.")
-    return 0 if found else 1
+    return ExitStatus.DONE if found else ExitStatus.WRONG

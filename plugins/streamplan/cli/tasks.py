@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.command import Commands, add_pipeline, at_least
 from streamplan.cli.tables import seconds_ago, table_of
-from streamplan.errors import CouldNotLook, Refused, StreamplanError
+from streamplan.errors import CouldNotLook, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import members
@@ -29,35 +29,30 @@ from streamplan.registry import pipeline_named
 from streamplan.reports.status import read_migrations, read_status
 from streamplan.settings import Settings
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 WATCH_SECONDS = 2.0
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "tasks",
-        help="show which instance runs which stream task, and its lag",
+        "show which instance runs which stream task, and its lag",
         description="Show every stream task of a pipeline: the instance (Spark executor) and host that committed last, "
         "the records that it wrote since the aggregator started, its lag as Kafka has it, and its last commit. Works "
         "while the aggregator runs and after it has ended.",
-        epilog="Example: python -m streamplan tasks --pipeline orders --history 20",
+        examples="%(prog)s orders --history 20",
+        run=_run,
     )
-    parser.add_argument("--pipeline", required=True, help="the name of a registered pipeline")
+    add_pipeline(parser)
     parser.add_argument(
-        "--history", type=int, default=0, metavar="N", help="also show the last N moves between instances"
+        "--history", type=at_least(0), default=0, metavar="N", help="also show the last N moves between instances"
     )
     parser.add_argument("--watch", action="store_true", help="refresh every two seconds until Ctrl-C")
     add_broker_options(parser)
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
-    if options.history < 0:
-        raise Refused("--history", expected="0 or more", observed=str(options.history))
     settings = Settings.from_environment()
     file = ReportPaths(settings.reports, pipeline.name).aggregator_status
     console = Console(markup=False, emoji=False, highlight=False)

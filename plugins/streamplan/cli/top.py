@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from streamplan.cli.command import Commands
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.tables import checks_table, seconds_ago, table_of
 from streamplan.model.status import AggregatorStatus
 from streamplan.observability.sampler import Sampler
 from streamplan.observability.snapshot import Snapshot
+from streamplan.programs import ExitStatus
 from streamplan.settings import Settings
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 REFRESH_SECONDS = 2.0
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "top",
-        help="show what an application does now: tasks, lag, rates, topics, checks",
+        "show what an application does now: tasks, lag, rates, topics, checks",
         description="Show the stream tasks of an application with their lag in offsets and in seconds, its topics with "
         "their rates, and the last result of each check, and refresh it every two seconds until Ctrl-C. Rates appear "
         "with the second look. In a pipe, and with --json, it looks twice and ends.",
-        epilog="Example: python -m streamplan top orders, or "
-        "python -m streamplan top --application-id my-app --bootstrap-servers kafka-1:9092 --json",
+        examples="%(prog)s orders\n%(prog)s --application-id my-app --bootstrap-servers kafka-1:9092 --json",
+        run=_run,
     )
     add_options(parser)
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -48,7 +45,7 @@ def _run(options: argparse.Namespace) -> int:
         time.sleep(0 if first.problem else REFRESH_SECONDS)
         snapshot = sampler.sample()
         print_json(snapshot) if options.json else console.print(screen(snapshot))
-        return 1 if snapshot.problem else 0
+        return ExitStatus.FAILED if snapshot.problem else ExitStatus.DONE
     with Live(screen(first), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(REFRESH_SECONDS)

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from streamplan.cli.command import Commands, parsed_by
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import align_columns, plain_console
 from streamplan.model.start_moment import FORMS
 from streamplan.observability.lookup import moment, read_records
 from streamplan.observability.topic_view import TopicView, view_topic
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "topic",
-        help="show records of a topic of an application, or its partitions and configs",
+        "show records of a topic of an application, or its partitions and configs",
         description="Show committed records of a topic, the newest first: partition, offset, timestamp, key, value and "
         "headers. Numbers that Java's serializers wrote are shown as numbers. With --describe, show its partitions "
         "with their replicas, records, live records and busiest keys, and its configs.",
-        epilog="Example: python -m streamplan topic orders --topic orders --last 5 --containing Jackets",
+        examples="%(prog)s orders --topic orders --last 5 --containing Jackets",
+        run=_run,
     )
     add_options(parser)
     parser.add_argument("--topic", required=True, help="a topic of the application")
     parser.add_argument("--partition", type=int, metavar="N", help="the partition (default: all)")
     parser.add_argument("--offset", type=int, metavar="N", help="begin at this offset (default: the newest records)")
-    parser.add_argument("--since", default="", metavar="TIME", help=f"begin at this time: {FORMS}")
+    parser.add_argument("--since", type=parsed_by(moment), metavar="TIME", help=f"begin at this time: {FORMS}")
     parser.add_argument("--uncommitted", action="store_true", help="also records of open and of aborted transactions")
     parser.add_argument("--describe", action="store_true", help="describe the topic instead of showing records")
     parser.add_argument(
@@ -38,7 +36,6 @@ def register(commands: Subparsers) -> None:
     parser.add_argument(
         "--last", type=int, default=20, metavar="N", help="show at most N records of each partition (default: 20)"
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -52,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
         last=options.last,
         partition=options.partition,
         offset=options.offset,
-        since=moment(options.since),
+        since=options.since,
         uncommitted=options.uncommitted,
         containing=options.containing,
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from streamplan.cli.brokers import add_secure_option
+from streamplan.cli.command import Commands
 from streamplan.cli.output import timed_report
 from streamplan.errors import Refused
 from streamplan.kafka.registered_schemas import has_schemas
@@ -16,21 +16,18 @@ from streamplan.local.stack import Stack
 from streamplan.registry import registered_pipelines
 from streamplan.settings import Settings
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "up",
-        help="start two Kafka brokers and Airflow on this machine",
+        "start two Kafka brokers and Airflow on this machine",
         description="Start two Kafka brokers and Airflow, and a stand-in for a Schema Registry where a registered "
         "pipeline needs one. Wait until all of them serve. What already runs is left alone.",
-        epilog="Example: python -m streamplan up",
+        examples="%(prog)s",
+        run=_run,
     )
     add_secure_option(parser)
-    parser.set_defaults(run=_run)
 
 
 def _needs_registry() -> bool:

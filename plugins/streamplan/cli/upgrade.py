@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
 
-from streamplan.cli.active_runs import active_runs
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.command import Commands, add_pipeline
 from streamplan.cli.confirmation import is_confirmed
+from streamplan.cli.operation import active_in_airflow
 from streamplan.cli.output import plain_console
-from streamplan.maintenance.upgrade_plan import UPGRADED_ALONE, Stage
+from streamplan.maintenance.upgrade_plan import Stage
+from streamplan.programs import ExitStatus
 from streamplan.settings import Settings
 from streamplan.spark.submit import LOCAL_MASTER, pyspark_home
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _UNCHANGED = "The old application was left as it is."
 
 
-def register(commands: Subparsers) -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    parser = commands.add(
         "upgrade",
-        help="let a changed declaration take over from the application that runs",
+        "let a changed declaration take over from the application that runs",
         description="Build the state of a changed declaration beside the application that runs (build), compare the "
         "stores, ask, and let it take over at the same positions (switch). The declaration has another application id, "
         "and names the old one in upgrade_from. The old application may run: the switch asks it to end. It keeps its "
         "state, so that it can take over again in the same way. Without a step both are done. Spark runs on this "
         "machine; the DAG <pipeline>_upgrade does the same on the Spark of its connection.",
-        epilog="Example: python -m streamplan upgrade orders build",
+        examples="%(prog)s orders build",
+        run=_run,
     )
-    parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a registered pipeline")
+    add_pipeline(parser)
     parser.add_argument("step", nargs="?", choices=("plan", "build", "switch"), help="one step alone")
     parser.add_argument(
         "--accept-differences",
@@ -48,7 +47,6 @@ def register(commands: Subparsers) -> None:
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before the switch")
     add_broker_options(parser)
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -59,7 +57,14 @@ def _run(options: argparse.Namespace) -> int:
     console = plain_console()
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline)
-    upgrader = Upgrader(pipeline, chosen_brokers(options), settings, console.print, max_offsets=options.max_offsets)
+    upgrader = Upgrader(
+        pipeline,
+        chosen_brokers(options),
+        settings,
+        console.print,
+        active_in_airflow(settings),
+        max_offsets=options.max_offsets,
+    )
     plan = upgrader.observe()
     console.print(plan.text.replace("`", ""))
     if options.step == "plan" or plan.stage is Stage.DONE:
@@ -70,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
     jars = sorted((settings.jars or require(SPARK, os.environ)).glob("*.jar"))
     with local_session(f"{plan.application_id}-upgrade", master=LOCAL_MASTER, jars=jars) as spark:
         if options.step != "switch":
-            built = upgrader.build(spark, runs=active_runs(pipeline.name, settings, UPGRADED_ALONE))
+            built = upgrader.build(spark)
             if built is not None:
                 console.print(built.text.replace("`", ""))
         if options.step == "build":
@@ -79,9 +84,8 @@ def _run(options: argparse.Namespace) -> int:
             "the upgrade", plan.application_id, purpose=f"end {plan.upgrade_from}", unchanged=_UNCHANGED
         ):
             console.print(_UNCHANGED)
-            return 1
-        runs = active_runs(pipeline.name, settings, UPGRADED_ALONE)
-        compared = upgrader.switch(spark, accept_differences=options.accept_differences, runs=runs)
+            return ExitStatus.REFUSED
+        compared = upgrader.switch(spark, accept_differences=options.accept_differences)
         if compared is not None:
             console.print(compared.text.replace("`", ""))
     return 0

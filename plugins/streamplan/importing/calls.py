@@ -51,6 +51,7 @@ class Call:
         options: Its arguments with a name.
         variable: What to call its result.
         comment: What a reader should know of it.
+        item: The key of what is taken of its result, a mapping; empty where the result is taken whole.
     """
 
     result: str
@@ -60,6 +61,7 @@ class Call:
     options: Mapping[str, Argument] = field(default_factory=dict)
     variable: str = ""
     comment: str = ""
+    item: str = ""
 
 
 def literal(value: str | int) -> Code:

@@ -31,7 +31,11 @@ _PREFIXES = {
     "group_by": "KSTREAM-KEY-SELECT-",
     "map": "KSTREAM-MAP-",
     "flat_map": "KSTREAM-FLATMAP-",
+    "flat_map_values": "KSTREAM-FLATMAPVALUES-",
     "peek": "KSTREAM-PEEK-",
+    "foreach": "KSTREAM-FOREACH-",
+    "print": "KSTREAM-PRINTER-",
+    "split": "KSTREAM-BRANCH-",
     "process": "KSTREAM-PROCESSOR-",
     "merge": "KSTREAM-MERGE-",
     "aggregate": "KSTREAM-AGGREGATE-",
@@ -90,6 +94,7 @@ class _Writer:
         tables: Those that are tables.
         groupings: By node and name the results that are groupings.
         cogrouped: By groupings that are folded into one store, and their topics, the result of ``cogroup``.
+        branches: By split the number of its branches so far.
     """
 
     def __init__(self, facts: Facts, stores: Mapping[int | None, str]) -> None:
@@ -103,6 +108,7 @@ class _Writer:
         self.tables: set[str] = set()
         self.groupings: dict[tuple[str, str | None], str] = {}
         self.cogrouped: dict[tuple[str | None, ...], str] = {}
+        self.branches: dict[str, int] = {}
 
     def add(self, operation: Operation) -> None:
         """Add the calls of one operation."""
@@ -143,6 +149,10 @@ class _Writer:
                 self._table_join(operation)
             case "foreign_key_join":
                 self._foreign_key_join(operation)
+            case "split":
+                self._split(operation)
+            case "branch":
+                self._branch(operation)
             case _:
                 self._processor(operation)
 
@@ -225,10 +235,14 @@ class _Writer:
 
     def _to(self, operation: Operation) -> None:
         node = operation.node
-        topic = (
-            literal(node.topics[0]) if node.topics else self.ask.text(node.name, "the topic that {} writes", node.name)
-        )
-        self._call(Call("", operation.on[0], "to", (topic,), self._named(node, "to")))
+        named = self._named(node, "to")
+        if node.topics:
+            self._call(Call("", operation.on[0], "to", (literal(node.topics[0]),), named))
+            return
+        topic = self.ask.text(node.name, "the topic of each record that {} writes", f"'{node.name}'")
+        topics = self.ask.text(node.name, "the topics that {} may write", node.name)
+        options: Options = {"topics": Code(f"({topics.written},)", f"({topics.tried},)"), **named}
+        self._call(Call("", operation.on[0], "to", (topic,), options))
 
     def _repartition(self, operation: Operation) -> None:
         node, topic = operation.node, operation.repartition
@@ -271,6 +285,30 @@ class _Writer:
         self._call(
             Call(node.name, operation.on[0], written.method, written.arguments, options, variable, written.comment)
         )
+
+    def _split(self, operation: Operation) -> None:
+        node = operation.node
+        if number_of(node.name) is None:
+            self.ask.note(node.name, "whether it is split(): the application named it")
+        self._call(Call(node.name, operation.on[0], "split", (), self._named(node, "split"), "branches"))
+
+    def _branch(self, operation: Operation) -> None:
+        """Declare a branch of a split, and take its stream where something goes on from it."""
+        node, split = operation.node, operation.on[0]
+        self.number += 1  # which no name has
+        ending = node.name.removeprefix(split)
+        self.branches[split] = self.branches.get(split, 0) + 1
+        options: Options = {} if ending in ("0", str(self.branches[split])) else {"name": literal(ending)}
+        if ending == "0":
+            self._call(Call("", split, "default_branch"))
+        else:
+            advice = "" if "name" not in options else ": where it is what no other takes, write default_branch()"
+            condition = self.ask.text(node.name, "which records {} takes", "true", advice)
+            self._call(Call("", split, "branch", (condition,), options))
+        if node.after:
+            variable = f"branch_{ending}" if ending.isdecimal() else ending
+            self._call(Call(node.name, split, "no_default_branch", variable=variable, item=node.name))
+        self.made.add(node.name)
 
     def _process(self, operation: Operation) -> None:
         node, ask = operation.node, self.ask

@@ -91,6 +91,8 @@ class _Operations:
                 yield self._foreign_key_join(node)
             elif word == "cogroup":
                 yield self._cogroup(node)
+            elif word == "branch":
+                yield self._branch(node)
             elif word in ("in_stream_join", "in_table_join", "in_foreign_key_join", "in_cogroup"):
                 continue
             else:
@@ -98,6 +100,15 @@ class _Operations:
                     word = "group_by"
                 grouping = node.name if is_grouped and number is None else None
                 yield Operation(word, node, node.before, (number,), grouping=grouping)
+
+    def _branch(self, node: Node) -> Operation:
+        """A branch draws a number that no name has. Without one of its own, its name ends with its place, or 0."""
+        split = self.nodes[node.before[0]]
+        place = node.name.removeprefix(split.name)
+        places = {name: name.removeprefix(split.name) for name in split.after}
+        earlier = [str(number) for number in range(1, int(place))] if place.isdecimal() else []
+        behind = tuple(name for name, of in places.items() if of in earlier or (place == "0" and name != node.name))
+        return Operation("branch", node, node.before, (None,), behind=behind)
 
     def _repartition(self, topic: DescribedRepartition) -> Operation:
         own = (number_of(topic.prefix),) if prefix_of(topic.prefix) == "KSTREAM-REPARTITION-" else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streamplan.importing.calls import Argument, Code, Questions, Result, literal
+from streamplan.importing.calls import Argument, Code, Questions, Result
 from streamplan.importing.nodes import number_of
 from streamplan.importing.operations import Operation
 from streamplan.importing.stand_ins import reason_of
@@ -48,9 +48,22 @@ def processor_of(operation: Operation, questions: Questions, on_tables: Sequence
             key = ask.text(name, "the key that {} gives", "count")
             return Processor("map", (key, ask.fields(name, "the value that {} gives")))
         case "flat_map":
-            return _flat_map(name, ask)
+            each = ask.text(name, "the array of whose elements {} makes records", "array(count)")
+            key = ask.text(name, "the key that {} gives", "element")
+            value = ask.fields(name, "the value that {} gives", "element")
+            return Processor("flat_map", (each,), {"key": key, "value": value})
+        case "flat_map_values":
+            each = ask.text(name, "the array of whose elements {} makes records", "array(count)")
+            return Processor("flat_map_values", (each, ask.fields(name, "the value that {} gives", "element")))
+        case "foreach":
+            asked = ask.text(name, "the function that {} calls", "")
+            return Processor("foreach", (Code(asked.written, "len"),))
+        case "print":
+            ask.note(name, "its label, and whether it prints to a file")
+            return Processor("print")
         case "peek":
-            ask.note(name, "what it does with each record; the declaration logs how many there are")
+            advice = "what it does with each record: a function; the declaration logs how many there are"
+            ask.note(name, advice)
             return Processor("peek", (Code('{"records": "count(*)"}', '{"records": "count(*)"}'),))
         case "merge":
             return Processor("merge", (Result(operation.on[-1]),))
@@ -58,28 +71,10 @@ def processor_of(operation: Operation, questions: Questions, on_tables: Sequence
             if number_of(name) is None:
                 ask.note(name, "whether it is to_stream(): the application named it")
             return Processor("to_stream")
-        case "split":
-            return Processor("filter", (literal("true"),), comment="split(): each branch filters for itself.")
-        case "branch":
-            advice = ": a branch of split() takes what no branch before it takes"
-            return Processor("filter", (ask.text(name, "which records {} takes", "true", advice),))
         case "unknown":
             advice = ": the application named it. Where it is no filter(), write its operation with the same name="
             return Processor("filter", (ask.text(name, "what {} does", "true", advice),))
     return _stand_in(operation, ask, on_tables)
-
-
-def _flat_map(name: str, ask: Questions) -> Processor:
-    each = ask.text(name, "the array of whose elements {} makes records", "array(count)")
-    comment = ""
-    if number_of(name) is not None and "FLATMAPVALUES" in name:
-        comment = reason_of(name)
-        ask.note(name, comment)
-        key: Argument = literal("record.key")
-    else:
-        key = ask.text(name, "the key that {} gives", "element")
-    value = ask.fields(name, "the value that {} gives", "element")
-    return Processor("flat_map", (each,), {"key": key, "value": value}, comment)
 
 
 def _stand_in(operation: Operation, ask: Questions, on_tables: Sequence[bool]) -> Processor:

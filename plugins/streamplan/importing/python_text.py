@@ -127,4 +127,5 @@ def _call_text(call: Call, variables: Mapping[str, str], *, tried: bool) -> str:
         return argument.tried if tried else argument.written
 
     arguments = [*map(text, call.arguments), *(f"{name}={text(value)}" for name, value in call.options.items())]
-    return f".{call.method}({', '.join(arguments)})"
+    item = f"[{literal(call.item).written}]" if call.item else ""
+    return f".{call.method}({', '.join(arguments)}){item}"

@@ -21,8 +21,10 @@ _WORDS = {
     "KSTREAM-KEY-SELECT-": "select_key",
     "KSTREAM-MAP-": "map",
     "KSTREAM-FLATMAP-": "flat_map",
-    "KSTREAM-FLATMAPVALUES-": "flat_map",
+    "KSTREAM-FLATMAPVALUES-": "flat_map_values",
     "KSTREAM-PEEK-": "peek",
+    "KSTREAM-FOREACH-": "foreach",
+    "KSTREAM-PRINTER-": "print",
     "KSTREAM-MERGE-": "merge",
     "KSTREAM-AGGREGATE-": "aggregate",
     "KSTREAM-REDUCE-": "reduce",
@@ -38,7 +40,9 @@ _BY_KEY = (*AGGREGATES, "in_cogroup")
 _TABLES = ("table", "table_join", "foreign_key_join", "cogroup", *AGGREGATES)
 _NUMBERED = re.compile(r"-\d+$")
 _REKEYING = ("select_key", "map", "flat_map", "process")
-_KEEPING_THE_KEY = ("filter", "map_values", "peek", "merge", "unknown", "stand_in", "split", "branch")
+_KEEPING_THE_KEY = (
+    *("filter", "map_values", "flat_map_values", "peek", "merge", "unknown", "stand_in", "split", "branch"),
+)
 
 
 @dataclass(frozen=True)
@@ -163,9 +167,9 @@ class Recognition:
         word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
         if self._is_table(node):
             return "table"
-        if prefix_of(before) == "KSTREAM-BRANCH-":
+        if self.words[before] == "split":
             return "branch"
-        if prefix_of(node.name) == "KSTREAM-BRANCH-":
+        if self._is_split(node):
             return "split"
         if prefix_of(node.name) and not word:
             return "stand_in"
@@ -193,6 +197,12 @@ class Recognition:
         if source.before or len(node.before) > 1 or source.name in self.repartitions or len(source.after) > 1:
             return False
         return prefix_of(node.name) == "KTABLE-SOURCE-" or source.name == f"{node.name}-source"
+
+    def _is_split(self, node: Node) -> bool:
+        """Whether records are divided among branches, whose names begin with the name of the split."""
+        if prefix := prefix_of(node.name):
+            return prefix == "KSTREAM-BRANCH-"
+        return len(node.after) > 1 and all(name.startswith(node.name) for name in node.after)
 
     def _is_process(self, node: Node) -> bool:
         """Whether it is a processor of the Processor API that has a store for itself.

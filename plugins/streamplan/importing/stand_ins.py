@@ -10,10 +10,6 @@ _TWO_STREAMS = "a join of two streams in this form"
 _GLOBAL = "a join with a global table, or with a table that the language does not have"
 
 _OPERATIONS = {
-    "KSTREAM-FLATMAPVALUES-": (
-        "flatMapValues()",
-        "flat_map() makes the same records, and a grouping by the key, or a join, behind it has a repartition topic.",
-    ),
     "KSTREAM-TRANSFORM": ("a transformer", _WITHOUT_STATE),
     "KSTREAM-FLATTRANSFORM": ("a transformer", _WITHOUT_STATE),
     "KSTREAM-PROCESS": (
@@ -21,8 +17,6 @@ _OPERATIONS = {
         "process() calls a class with the state of each key in one store. If it keeps no state, use map_values(), "
         "map() or flat_map() instead.",
     ),
-    "KSTREAM-FOREACH-": ("foreach()", "Write the records to a topic with to(), and let a consumer of that act."),
-    "KSTREAM-PRINTER-": ("print()", "peek() logs aggregates of the records."),
     "KSTREAM-TOTABLE-": ("toTable()", _A_TABLE),
     "KSTREAM-WINDOWED-": (_TWO_STREAMS, "Where the last record of one of them is enough, read that one as a table."),
     "KSTREAM-JOINTHIS-": (_TWO_STREAMS, ""),

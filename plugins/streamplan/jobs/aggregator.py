@@ -19,7 +19,7 @@ from streamplan.kafka.task_ownership import newest_instance
 from streamplan.kafka.topics import resolve_pipeline
 from streamplan.observability.metrics import AGGREGATOR_METRICS, measure_aggregator
 from streamplan.observability.prometheus import PrometheusCollector, serve
-from streamplan.programs import EX_CONFIG, report, run_job, stop_on_signals
+from streamplan.programs import ExitStatus, report, run_job, stop_on_signals
 from streamplan.registry import pipeline_named
 from streamplan.spark.aggregator import run
 from streamplan.spark.deployment import Deployment
@@ -31,7 +31,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="Exit status: 0 drained or stopped; 1 failed, worth a retry; 78 refused, a retry cannot help.",
+        epilog=f"exit status:\n{ExitStatus.table(done='all is processed, or a stop was asked for')}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--pipeline", required=True, help="the name of a registered pipeline")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
@@ -130,7 +131,7 @@ def main() -> int:
         with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
             spark.stop()
 
-    return run_job(work, refused_status=EX_CONFIG)
+    return run_job(work)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.test_data import produce
-from streamplan.programs import EX_CONFIG, report, run_job, stop_on_signals
+from streamplan.programs import ExitStatus, report, run_job, stop_on_signals
 from streamplan.registry import pipeline_named
 
-EPILOG = """\
+EPILOG = f"""\
 examples (P stands for --pipeline orders --bootstrap-servers localhost:9092):
   producer.py P --records 1000             a thousand more than there are
   producer.py P --until 1000               numbers 0 to 999; nothing to do when they are there
@@ -24,9 +24,7 @@ examples (P stands for --pipeline orders --bootstrap-servers localhost:9092):
 Run only one at a time: a second one fences the first, which then ends with status 78.
 
 exit status:
-  0 done, or stopped by a signal after its last transaction; 1 failed, worth a retry;
-  2 wrong arguments; 78 refused, a retry cannot help
-"""
+{ExitStatus.table(done="done, or stopped by a signal after its last transaction")}"""
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -98,7 +96,7 @@ def main() -> int:
             f"in {done.seconds:.1f} s, {done.rate:,.0f} a second; by partition: {partitions or 'none'}"
         )
 
-    return run_job(work, refused_status=EX_CONFIG)
+    return run_job(work)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from streamplan.files import write_atomically
 from streamplan.kafka.brokers import Brokers
-from streamplan.maintenance.redrive import apply_redrive, observe_redrive
-from streamplan.maintenance.redrive_plan import Choice, RedrivePlan
+from streamplan.maintenance.redrive import Redriver
+from streamplan.maintenance.redrive_plan import Choice
 from streamplan.programs import report, run_job
 from streamplan.registry import pipeline_named
 from streamplan.settings import Settings
@@ -35,26 +35,24 @@ def main() -> int:
     args = parser.parse_args()
 
     def work() -> None:
-        pipeline, settings = pipeline_named(args.pipeline), Settings.from_environment()
-        brokers = Brokers.from_environment(args.bootstrap_servers)
+        pipeline = pipeline_named(args.pipeline)
         spark = open_session(f"{pipeline.topology.application_id}-redrive")
         try:
+            redriver = Redriver(
+                pipeline,
+                Brokers.from_environment(args.bootstrap_servers),
+                Settings.from_environment(),
+                report,
+                args.active_run.__contains__,
+                spark=spark,
+                choice=Choice.of(args.reason, args.letter),
+                by=args.by,
+                run=args.run,
+            )
             if args.approved is None:
-                choice = Choice.of(args.reason, args.letter)
-                plan = observe_redrive(pipeline, brokers, settings, spark, choice, report=report, runs=args.active_run)
+                plan = redriver.observe()
             else:
-                approved = RedrivePlan.read(json.loads(args.approved.read_text()))
-                plan = apply_redrive(
-                    pipeline,
-                    brokers,
-                    settings,
-                    spark,
-                    approved,
-                    by=args.by,
-                    run=args.run,
-                    report=report,
-                    runs=args.active_run,
-                )
+                plan = redriver.apply(json.loads(args.approved.read_text()))
         finally:
             spark.stop()
         write_atomically(args.output, json.dumps(plan.written(), indent=1))

@@ -34,17 +34,23 @@ def main() -> int:
 
     def work() -> None:
         brokers = Brokers.from_environment(args.bootstrap_servers)
-        settings = Settings.from_environment()
-        upgrader = Upgrader(pipeline_named(args.pipeline), brokers, settings, report, max_offsets=args.max_offsets)
+        upgrader = Upgrader(
+            pipeline_named(args.pipeline),
+            brokers,
+            Settings.from_environment(),
+            report,
+            args.active_run.__contains__,
+            max_offsets=args.max_offsets,
+        )
         plan = upgrader.observe()
         report(plan.text)
         spark = open_session(f"{plan.application_id}-upgrade")
         try:
             if args.step == "build":
-                comparison = upgrader.build(spark, stop=stop, runs=args.active_run)
+                comparison = upgrader.build(spark, stop=stop)
             else:
                 accepted = args.accept_differences
-                comparison = upgrader.switch(spark, accept_differences=accepted, stop=stop, runs=args.active_run)
+                comparison = upgrader.switch(spark, accept_differences=accepted, stop=stop)
         finally:
             spark.stop()
         texts = [plan.text, *([comparison.text] if comparison is not None else [])]

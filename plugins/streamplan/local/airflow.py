@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from streamplan import processes
-from streamplan.errors import StreamplanError
+from streamplan.errors import Refused, StreamplanError
 from streamplan.files import write_atomically
 from streamplan.kafka.brokers import Brokers
 from streamplan.local.airflow_rest import AirflowRest
@@ -82,12 +82,12 @@ class LocalAirflow:
         """The generated password of the user ``admin``.
 
         Raises:
-            StreamplanError: Airflow was never started, so there is no password yet.
+            Refused: Airflow was never started, so there is no password yet.
         """
         try:
             return str(json.loads(self._passwords_file.read_text())[USER])
         except FileNotFoundError as error:
-            raise StreamplanError(
+            raise Refused(
                 "Airflow's password",
                 expected=f"in {self._passwords_file}",
                 observed="no such file",
@@ -292,10 +292,10 @@ class LocalAirflow:
         """Refuse what would fail later.
 
         Raises:
-            StreamplanError: Airflow is not installed, or the working directory has no DAGs.
+            Refused: Airflow is not installed, or the working directory has no DAGs.
         """
         if find_spec("airflow") is None:
-            raise StreamplanError(
+            raise Refused(
                 "Airflow",
                 expected="installed",
                 observed="not found",
@@ -303,7 +303,7 @@ class LocalAirflow:
             )
         dags = self._project / "dags"
         if not dags.is_dir():
-            raise StreamplanError(
+            raise Refused(
                 f"DAG files in {dags}",
                 expected="a directory",
                 observed="none",

@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
-from streamplan.errors import StreamplanError
+from streamplan.errors import Refused, StreamplanError
 from streamplan.java import find_java, install_java, require_java
 from streamplan.settings import Settings
 from streamplan.spark.submit import pyspark_home
@@ -89,11 +89,11 @@ def require(jars: JarSet, environment: Mapping[str, str]) -> Path:
     """Return the directory of a set.
 
     Raises:
-        StreamplanError: The set was not fetched.
+        Refused: The set was not fetched.
     """
     directory = directory_of(jars, environment)
     if not directory.is_dir():
-        raise StreamplanError(
+        raise Refused(
             f"Jars {jars.name} {jars.version}",
             expected=f"in {directory}",
             observed="no such directory",
@@ -186,7 +186,7 @@ def _module(jars: JarSet) -> str:
 def _ivy_jar() -> Path:
     for jar in pyspark_home().glob("jars/ivy-*.jar"):
         return jar
-    raise StreamplanError("Ivy", expected=f"in {pyspark_home()}/jars", observed="none", remedy="Run `make setup`.")
+    raise Refused("Ivy", expected=f"in {pyspark_home()}/jars", observed="none", remedy="Run `make setup`.")
 
 
 def _proxy_options(environment: Mapping[str, str]) -> list[str]:

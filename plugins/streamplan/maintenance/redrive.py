@@ -12,22 +12,24 @@ it left open would hide marks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any
 
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from streamplan.errors import Refused
-from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import fence
 from streamplan.kafka.membership import GroupMember
 from streamplan.kafka.topics import refuse_unfinished_repartition, resolve_pipeline
 from streamplan.kafka.transactions import DEADLINE_SECONDS, transactional_producer
 from streamplan.kafka_port import Cluster
+from streamplan.maintenance.operation import Operation
 from streamplan.maintenance.redrive_plan import (
+    REDRIVE_ALONE,
     Choice,
     Letter,
     RedrivePlan,
@@ -40,137 +42,103 @@ from streamplan.model.dead_letters import (
 )
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
-from streamplan.settings import Settings
 from streamplan.spark.redrive import Results
 from streamplan.spark.sink.transaction import PRODUCER_CONFIGS, produce_records
 
 _STABLE_SECONDS = 70.0
 """For so long transactions in the dead-letter topic are waited for: longer than the time-out of one."""
 
-_Report: TypeAlias = Callable[[str], None]
 
+@dataclass(frozen=True, kw_only=True)
+class Redriver(Operation):
+    """Processes dead letters again.
 
-def observe_redrive(
-    pipeline: Pipeline,
-    brokers: Brokers,
-    settings: Settings,
-    spark: SparkSession,
-    choice: Choice,
-    *,
-    report: _Report = lambda line: None,
-    runs: Sequence[str] = (),
-) -> RedrivePlan:
-    """Plan what a re-drive would do now. Changes nothing.
-
-    Args:
-        pipeline: The pipeline.
-        brokers: The brokers.
-        settings: The deployment's directories.
+    Attributes:
         spark: A session that computes what the declaration makes of the records.
         choice: The dead letters.
-        report: Is told what is waited for.
-        runs: Active runs of DAGs that work on the application.
-
-    Raises:
-        Refused: The application runs, a repartition is under way, or there is no such dead letter.
-        BrokersUnavailable: The brokers did not answer.
-    """
-    pipeline = _resolve_stopped(pipeline, brokers, settings, report, runs)
-    cluster = KafkaCluster(brokers)
-    letters = read_letters(cluster, pipeline.topology.dead_letter_topic)
-    return plan_redrive(pipeline, choice, list(Judge(pipeline, cluster, spark).judge(choice.select(letters))))
-
-
-def apply_redrive(
-    pipeline: Pipeline,
-    brokers: Brokers,
-    settings: Settings,
-    spark: SparkSession,
-    approved: RedrivePlan,
-    *,
-    by: str,
-    run: str,
-    report: _Report,
-    runs: Sequence[str] = (),
-) -> RedrivePlan:
-    """Process again what was approved.
-
-    While it works it is a member of the consumer group. So a reset or a repartition is refused meanwhile.
-
-    Args:
-        pipeline: The pipeline.
-        brokers: The brokers.
-        settings: The deployment's directories.
-        spark: As for :func:`observe_redrive`.
-        approved: The plan that a person approved.
-        by: Who approved it. It stands in the marks.
+        by: Who approved the plan. It stands in the marks.
         run: Names this run. It stands in the marks.
-        report: Is told each step.
-        runs: Active runs of DAGs that work on the application.
-
-    Returns:
-        What was done.
-
-    Raises:
-        Refused: More would be processed again than was approved, another re-drive has begun, or
-            :func:`observe_redrive` refuses.
-        BrokersUnavailable: The brokers did not answer.
     """
-    pipeline = _resolve_stopped(pipeline, brokers, settings, report, runs)
-    topology, cluster = pipeline.topology, KafkaCluster(brokers)
-    sources = sorted({topic for each in topology.subtopologies for topic in pipeline.source_topics(each)})
-    instance = Generation.of_this_process(None).instance
-    with (
-        GroupMember(brokers, topology.application_id, sources, instance) as member,
-        transactional_producer(
-            brokers, f"{topology.application_id}-redrive", transaction_timeout_ms=60_000, **PRODUCER_CONFIGS
-        ) as producer,
-    ):
-        member.await_join(report)
-        if others := member.others():
-            raise Refused(
-                f"the re-drive of {pipeline.name}",
-                expected=f"no other member of consumer group {topology.application_id}",
-                observed=", ".join(map(str, others)),
-                remedy="Another member has just joined the group. Wait until it has ended. Nothing was changed.",
-            )
-        fence(brokers, topology.application_id, pipeline.tasks())
-        _await_stable(cluster, topology.dead_letter_topic)
-        letters = read_letters(cluster, topology.dead_letter_topic)
-        judge = Judge(pipeline, cluster, spark)
-        verdicts = list(judge.judge(approved.choice.select(letters)))
-        plan = plan_redrive(pipeline, approved.choice, verdicts)
-        if more := plan.more_than(approved):
-            raise Refused(
-                f"the re-drive of {pipeline.name}",
-                expected="no more to process again than was approved",
-                observed="; ".join(more),
-                remedy="The declaration or the dead letters have changed since the approval: approve a new plan.",
-            )
-        done = 0
-        for same in in_transactions([each.letter for each in verdicts if each.verdict.is_done]):
-            redrive = Redrive(by, datetime.now(UTC).isoformat(timespec="milliseconds"), run)
-            done += _process_again(judge, producer, same, redrive)
-            report(f"{done:,} of {plan.done:,} dead letters are processed again")
-    report(f"{pipeline.name}: {done:,} of {plan.chosen:,} chosen dead letters are re-driven")
-    return plan
 
+    spark: SparkSession
+    choice: Choice
+    by: str = ""
+    run: str = ""
 
-def _resolve_stopped(
-    pipeline: Pipeline, brokers: Brokers, settings: Settings, report: _Report, runs: Sequence[str]
-) -> Pipeline:
-    pipeline = resolve_pipeline(pipeline, brokers)
-    require_stopped(pipeline, brokers, settings, action="the re-drive", report=report, runs=runs)
-    refuse_unfinished_repartition(brokers, pipeline)
-    topic = pipeline.topology.dead_letter_topic
-    if topic not in KafkaCluster(brokers).names():
-        raise Refused(
-            f"the re-drive of {pipeline.name}",
-            expected=f"topic {topic}",
-            observed="none",
-            remedy=f"{pipeline.name}_deploy creates it.",
+    alone = REDRIVE_ALONE
+
+    def observe(self) -> RedrivePlan:
+        """Plan what a re-drive would do now."""
+        pipeline = self._stopped()
+        cluster = KafkaCluster(self.brokers)
+        letters = read_letters(cluster, pipeline.topology.dead_letter_topic)
+        verdicts = Judge(pipeline, cluster, self.spark).judge(self.choice.select(letters))
+        return plan_redrive(pipeline, self.choice, list(verdicts))
+
+    def apply(self, approved: Mapping[str, Any]) -> RedrivePlan:
+        """Process again what was approved. The choice is that of the approved plan.
+
+        While it works it is a member of the consumer group. So a reset or a repartition is refused meanwhile.
+        """
+        pipeline, chosen = self._stopped(), RedrivePlan.read(approved)
+        topology, cluster = pipeline.topology, KafkaCluster(self.brokers)
+        sources = sorted({topic for each in topology.subtopologies for topic in pipeline.source_topics(each)})
+        instance = Generation.of_this_process(None).instance
+        with (
+            GroupMember(self.brokers, topology.application_id, sources, instance) as member,
+            transactional_producer(
+                self.brokers, f"{topology.application_id}-redrive", transaction_timeout_ms=60_000, **PRODUCER_CONFIGS
+            ) as producer,
+        ):
+            member.await_join(self.report)
+            if others := member.others():
+                raise Refused(
+                    f"the re-drive of {pipeline.name}",
+                    expected=f"no other member of consumer group {topology.application_id}",
+                    observed=", ".join(map(str, others)),
+                    remedy="Another member has just joined the group. Wait until it has ended. Nothing was changed.",
+                )
+            fence(self.brokers, topology.application_id, pipeline.tasks())
+            _await_stable(cluster, topology.dead_letter_topic)
+            letters = read_letters(cluster, topology.dead_letter_topic)
+            judge = Judge(pipeline, cluster, self.spark)
+            verdicts = list(judge.judge(chosen.choice.select(letters)))
+            plan = plan_redrive(pipeline, chosen.choice, verdicts)
+            if more := plan.more_than(chosen):
+                raise Refused(
+                    f"the re-drive of {pipeline.name}",
+                    expected="no more to process again than was approved",
+                    observed="; ".join(more),
+                    remedy="The declaration or the dead letters have changed since the approval: approve a new plan.",
+                )
+            done = 0
+            for same in in_transactions([each.letter for each in verdicts if each.verdict.is_done]):
+                redrive = Redrive(self.by, datetime.now(UTC).isoformat(timespec="milliseconds"), self.run)
+                done += _process_again(judge, producer, same, redrive)
+                self.report(f"{done:,} of {plan.done:,} dead letters are processed again")
+        self.report(f"{pipeline.name}: {done:,} of {plan.chosen:,} chosen dead letters are re-driven")
+        return plan
+
+    def _stopped(self) -> Pipeline:
+        """Return the resolved pipeline.
+
+        Raises:
+            Refused: The application runs, or there is nothing to process again.
+        """
+        pipeline = resolve_pipeline(self.pipeline, self.brokers)
+        require_stopped(
+            pipeline, self.brokers, self.settings, action="the re-drive", report=self.report, runs=self.active_runs()
         )
-    return pipeline
+        refuse_unfinished_repartition(self.brokers, pipeline)
+        topic = pipeline.topology.dead_letter_topic
+        if topic not in KafkaCluster(self.brokers).names():
+            raise Refused(
+                f"the re-drive of {pipeline.name}",
+                expected=f"topic {topic}",
+                observed="none",
+                remedy=f"{pipeline.name}_deploy creates it.",
+            )
+        return pipeline
 
 
 def _await_stable(cluster: Cluster, topic: str) -> None:
@@ -194,7 +162,7 @@ def _process_again(judge: Judge, producer: Producer, letters: Sequence[Letter], 
         The number of dead letters that are dealt with. A function of the declaration that is not deterministic may
         reject a record now; its dead letter stays open.
     """
-    results, marks = judge.results(letters), judge.marks(letters, redrive)
+    results, marks = judge.results(letters, acts=True), judge.marks(letters, redrive)
     accepted = [
         (letter, found)
         for letter in letters

@@ -15,9 +15,10 @@ from typing import Any
 
 from streamplan.errors import Refused
 from streamplan.model.dead_letters import LetterPlace, Origin, Redrive
-from streamplan.model.operations import Aggregate, Count, FlatMap, FlatMapFunction
+from streamplan.model.functions import REJECT
+from streamplan.model.operations import MAKES_SEVERAL, Aggregate, Count, PeekFunction, Split
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.processor_topology import Subtopology
+from streamplan.model.processor_topology import Sink, Subtopology
 from streamplan.model.stages import stage_of
 
 REDRIVE_ALONE = ("aggregator", "deploy", "reset", "repartition")
@@ -166,22 +167,42 @@ def needs_other_records(subtopology: Subtopology) -> str:
 
 
 def has_one_result(subtopology: Subtopology) -> bool:
-    """Whether each record has one result at most. Then a record with a dead letter has no other result."""
-    successors = Counter(before for node in subtopology.nodes for before in subtopology.predecessors[node.name])
-    several = any(isinstance(operation, FlatMap | FlatMapFunction) for operation in subtopology.operations)
+    """Whether each record has one result at most. Then a record with a dead letter has no other result.
+
+    One for which the function of a ``peek`` has raised is passed all the same.
+    """
+    split = {node.name for node in subtopology.processors if isinstance(node.operation, Split)}
+    nodes = (node for node in subtopology.nodes if not (isinstance(node, Sink) and node.is_further))
+    successors = Counter(
+        before for node in nodes for before in subtopology.predecessors[node.name] if before not in split
+    )
+    several = any(
+        isinstance(operation, MAKES_SEVERAL)
+        or (isinstance(operation, PeekFunction) and operation.function.on_error == REJECT)
+        for operation in subtopology.operations
+    )
     return not several and all(number == 1 for number in successors.values())
+
+
+_OF_SINKS = (
+    "key, value and headers are larger than ",
+    "the topic ",
+    "the value cannot be written: ",
+    "a moment of the value is not in the years ",
+)
+"""How the reasons begin for which a sink rejects a record. Another sink may have written it."""
 
 
 def may_have_results(reason: str) -> bool:
     """Whether a record that was rejected for a reason may have other results: it was not rejected when it was read.
 
-    These are the reasons of operations: those of ``spark/planning/operators.py``, and what a Python function raised or
-    returned (``spark/planning/python_functions.py``). A reader may have the same.
+    These are the reasons of operations: of ``operators.py`` and ``written_values.py`` of ``spark/planning``, and what a
+    Python function raised or returned (``python_functions.py``). A reader may have the same.
     """
     return (
         reason in ("", "the key is null", "the value is null")
         or reason.endswith(" is missing")
-        or reason.startswith("key, value and headers are larger than ")
+        or reason.startswith(_OF_SINKS)
         or " raised " in reason
         or " returned " in reason
     )
@@ -237,6 +258,11 @@ class RedrivePlan:
     def done(self) -> int:
         """The number of those whose records are dealt with."""
         return sum(group.letters for group in self.groups if group.verdict.is_done)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no chosen dead letter can be processed again."""
+        return not self.done
 
     def lines(self) -> Iterable[str]:
         """Return the plan for people, as Markdown."""

@@ -104,15 +104,16 @@ class Judge:
             else:
                 possible.append(letter)
         for same in in_transactions(possible):
-            results = self.results(same)
+            results = self.results(same, acts=False)
             for letter in same:
                 yield judged(letter, results[letter.place])
 
-    def results(self, letters: Sequence[Letter]) -> Mapping[LetterPlace, Results | str]:
+    def results(self, letters: Sequence[Letter], *, acts: bool) -> Mapping[LetterPlace, Results | str]:
         """Return by the place of each dead letter what its record becomes, or why it cannot be processed.
 
         Args:
             letters: Of one sub-topology, which :func:`refusal` does not refuse.
+            acts: Whether the functions of ``foreach`` and ``peek`` are called.
         """
         records = self._records(letters)
         found = process_records(
@@ -121,6 +122,7 @@ class Judge:
             self._subtopologies[letters[0].subtopology or 0],
             self._schemas,
             [(origin, record) for origin, record in records.items() if isinstance(record, Record)],
+            acts=acts,
         )
         results: dict[LetterPlace, Results | str] = {}
         for letter in letters:

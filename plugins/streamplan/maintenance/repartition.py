@@ -8,19 +8,20 @@ deleted first and created last, and an aggregator does not start without it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka import copying
-from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence, set_positions
 from streamplan.kafka.topics import apply_specs, delete_records, delete_topics, observe_topics, resolve_pipeline
 from streamplan.kafka_types import Record
+from streamplan.maintenance.operation import Operation
 from streamplan.maintenance.repartition_plan import (
+    MOVED_ALONE,
     RepartitionPlan,
     TopicMove,
     refuse_other_counts,
@@ -31,58 +32,41 @@ from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_stop
 from streamplan.model.committed_positions import latest_generation
 from streamplan.model.diagnostics import name_fault
 from streamplan.model.generation import Generation, PositionMetadata
-from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.topics import TopicRole, TopicSpec, temporary_topic
 from streamplan.reports.results import state_files
 from streamplan.reports.sink_offsets import record_moved_sources
-from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
 
 _POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Repartitioner:
-    """Repartitions a pipeline whose declaration asks for it.
+class Repartitioner(Operation):
+    """Repartitions a pipeline whose declaration asks for it by ``repartition_from``.
 
     Attributes:
-        pipeline: The pipeline, declared with ``repartition_from``.
-        brokers: The brokers.
-        settings: The deployment's directories.
         watched_seconds: For how long the topics that others write are watched before they count as unchanged.
     """
 
-    pipeline: Pipeline
-    brokers: Brokers
-    settings: Settings
     watched_seconds: float = WATCHED_SECONDS
 
-    def observe(
-        self, *, report: Callable[[str], None] = lambda line: None, runs: Sequence[str] = ()
-    ) -> RepartitionPlan:
-        """Plan what is to be done. Changes nothing.
+    alone = MOVED_ALONE
 
-        Args:
-            report: Is told what is waited for.
-            runs: Active runs of DAGs that work on the application.
-
-        Raises:
-            Refused: The application runs, the declaration asks for no repartition, or records would be lost.
-            BrokersUnavailable: The brokers did not answer.
-        """
+    def observe(self) -> RepartitionPlan:
+        """Plan what is to be done."""
         pipeline = self.pipeline
         require_declared(pipeline)
         if not pipeline.is_resolved:
-            return self._resolved().observe(report=report, runs=runs)
+            return self._resolved().observe()
         moved = pipeline.repartition_from
         require_stopped(
             pipeline,
             self.brokers,
             self.settings,
             action="more partitions",
-            report=report,
-            runs=runs,
+            report=self.report,
+            runs=self.active_runs(),
             jobs=("aggregator", "producer"),
             unchanged=[*moved, *moved.values()],
             watched_seconds=self.watched_seconds,
@@ -127,54 +111,44 @@ class Repartitioner:
         """The same with the partition counts of topics of others."""
         return replace(self, pipeline=resolve_pipeline(self.pipeline, self.brokers))
 
-    def apply(self, approved: Mapping[str, Any], *, report: Callable[[str], None], runs: Sequence[str] = ()) -> None:
-        """Do what was approved. A run that died halfway is completed.
-
-        Args:
-            approved: What :meth:`RepartitionPlan.written` returned for the plan that a person approved.
-            report: Is told each step.
-            runs: Active runs of DAGs that work on the application.
-
-        Raises:
-            Refused: There is more to do than was approved, or :meth:`observe` refuses.
-            StreamplanError: The brokers did not answer, or the ledger is incomplete.
-        """
+    def apply(self, approved: Mapping[str, Any]) -> RepartitionPlan:
+        """Do what was approved."""
         if not self.pipeline.is_resolved:
-            self._resolved().apply(approved, report=report, runs=runs)
-            return
-        plan = self.observe(report=report, runs=runs)
+            return self._resolved().apply(approved)
+        plan = self.observe()
         if plan.done:
             delete_topics(self.brokers, plan.left_over)
-            report(plan.text)
-            return
+            self.report(plan.text)
+            return plan
         plan.refuse_other(approved)
         specs = {spec.name: spec for spec in self.pipeline.internal_topics()}
         recreated = [specs[move.topic] for move in plan.internal]
         self._fence(plan)
         for move in plan.sources:
-            self._copy_source(move, report)
+            self._copy_source(move)
         if not plan.begun:
             for spec in recreated:
-                self._fill_temporary_topic(spec, report)
+                self._fill_temporary_topic(spec)
         gate = self.pipeline.topology.dead_letter_topic
         if gate not in self._ledger():  # otherwise all is done, and the application may have run since
             delete_topics(self.brokers, [gate])
             for spec in recreated:
                 if spec.name != gate:
-                    self._recreate(spec, report)
+                    self._recreate(spec)
             checkpoints.delete(self.settings.checkpoints, self._id)
             for path in state_files(self.settings.reports, self.pipeline.name):
                 path.unlink(missing_ok=True)
             paths = ReportPaths(self.settings.reports, self.pipeline.name)
             record_moved_sources(paths.sink_offsets, self.pipeline, self._cluster())
-            report("the checkpoints are deleted, and what the checks kept of the old topics")
-            self._set_positions(plan, report)
-            self._recreate(specs[gate], report)
+            self.report("the checkpoints are deleted, and what the checks kept of the old topics")
+            self._set_positions(plan)
+            self._recreate(specs[gate])
         # The ledger goes first: without it the repartition is over, and temporary topics can only be deleted.
         delete_group(self.brokers, self.pipeline.repartition_group)
         delete_topics(self.brokers, [temporary_topic(spec).name for spec in specs.values()])
         left = ", ".join(move.topic for move in plan.sources)
-        report(f"{self.pipeline.name} has moved. {left} is left in place: delete it when nobody reads it any more")
+        self.report(f"{self.pipeline.name} has moved. {left} is left in place: delete it when nobody reads it any more")
+        return plan
 
     @property
     def _id(self) -> str:
@@ -249,7 +223,7 @@ class Repartitioner:
         tasks = [TaskId(group.id, partition) for group in groups for partition in range(max(counts))]
         fence(self.brokers, self._id, tasks)
 
-    def _copy_source(self, move: TopicMove, report: Callable[[str], None]) -> None:
+    def _copy_source(self, move: TopicMove) -> None:
         if move.to in self._ledger():
             return
         spec = next(spec for spec in self.pipeline.topics() if spec.name == move.to)
@@ -261,7 +235,7 @@ class Repartitioner:
             move.partitions,
             group=self.pipeline.repartition_group,
             transactional_id=f"{self.pipeline.repartition_group}-copy",
-            report=report,
+            report=self.report,
         )
         if spec.configs.get("cleanup.policy") == "compact":  # records may go at any time, here as there
             self._mark_complete(move.to)
@@ -279,9 +253,9 @@ class Repartitioner:
                 "producers, and run this again.",
             )
         self._mark_complete(move.to)
-        report(f"{move.topic} to {move.to}: complete, {sum(observed.values()):,} records")
+        self.report(f"{move.topic} to {move.to}: complete, {sum(observed.values()):,} records")
 
-    def _fill_temporary_topic(self, spec: TopicSpec, report: Callable[[str], None]) -> None:
+    def _fill_temporary_topic(self, spec: TopicSpec) -> None:
         """Recreate the temporary topic of an internal topic and copy the records there: a partial copy is unusable."""
         # Every record that fitted into the topic must fit into the temporary topic, and fit back again.
         max_bytes = self._cluster().topics([spec.name])[spec.name].configs["max.message.bytes"]
@@ -292,7 +266,7 @@ class Repartitioner:
         apply_specs(self.brokers, self.pipeline.name, [temporary])
         written = copying.write_all(self.brokers, temporary.name, self._rows(spec), transactional_id=self._writer(spec))
         self._mark_complete(temporary.name)
-        report(f"{spec.name}: {written:,} records are held in {temporary.name}")
+        self.report(f"{spec.name}: {written:,} records are held in {temporary.name}")
 
     def _rows(self, spec: TopicSpec) -> Iterator[copying.PlacedRecord]:
         cluster = self._cluster()
@@ -307,7 +281,7 @@ class Repartitioner:
             for record in copying.all_records(cluster, spec.name):
                 yield copying.PlacedRecord(copying.new_partition(record.key, record.partition, spec.partitions), record)
 
-    def _recreate(self, spec: TopicSpec, report: Callable[[str], None]) -> None:
+    def _recreate(self, spec: TopicSpec) -> None:
         """Delete an internal topic, create it with the new count, and fill it from its temporary topic."""
         if spec.name in self._ledger():
             return
@@ -326,7 +300,7 @@ class Repartitioner:
         if spec.role is TopicRole.REPARTITION and not written:
             self._begin_after_purge(spec)
         self._mark_complete(spec.name)
-        report(f"{spec.name}: made again with {spec.partitions} partitions and {written:,} records")
+        self.report(f"{spec.name}: made again with {spec.partitions} partitions and {written:,} records")
 
     def _begin_after_purge(self, spec: TopicSpec) -> None:
         """Let an empty repartition topic begin behind offset 0, so that it looks purged, as its predecessor was.
@@ -339,7 +313,7 @@ class Repartitioner:
         ends = {number: offsets.high_watermark for number, offsets in self._cluster().offsets(spec.name).items()}
         delete_records(self.brokers, spec.name, ends)
 
-    def _set_positions(self, plan: RepartitionPlan, report: Callable[[str], None]) -> None:
+    def _set_positions(self, plan: RepartitionPlan) -> None:
         """Set the application's positions to the ends of what was copied: all of it is processed."""
         ledger, cluster = self._ledger(), self._cluster()
         roles = {spec.name: spec.role for spec in self.pipeline.internal_topics()}
@@ -370,7 +344,7 @@ class Repartitioner:
                     time = known.time if known is not None else None
                     metadata[move.to, partition] = PositionMetadata(generation, time=time).text
         set_positions(self.brokers, self._id, positions, metadata=metadata)
-        report(f"group {self._id}: positions set in {', '.join(topics)}")
+        self.report(f"group {self._id}: positions set in {', '.join(topics)}")
 
     def _writer(self, spec: TopicSpec) -> str:
         return f"{self.pipeline.repartition_group}-{spec.role}"

@@ -94,6 +94,11 @@ class RepartitionPlan:
         yield "Totals stay as they are. Let producers write to the new topic from now on, and only there."
 
     @property
+    def empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.done and not self.left_over
+
+    @property
     def text(self) -> str:
         """The plan for people, as Markdown."""
         return "\n".join(self.lines())

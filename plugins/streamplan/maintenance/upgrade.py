@@ -10,7 +10,7 @@ Each step looks at Kafka first and does what is left to do, so that a run that d
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ from streamplan.checks.discovery.discover import own_topics
 from streamplan.checks.framework.consistent_cut import Deadline, await_consistent_cut
 from streamplan.errors import CouldNotLook, Refused, StreamplanError
 from streamplan.files import ReportPaths
-from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster, unprocessed
 from streamplan.kafka.copying import write_all
 from streamplan.kafka.groups import members, set_positions
@@ -27,9 +26,10 @@ from streamplan.kafka.membership import drain_application
 from streamplan.kafka.task_ownership import StreamTasks, claim_transactional_id, set_beside
 from streamplan.kafka.topics import apply_specs, apply_topics, delete_topics, resolve_pipeline
 from streamplan.maintenance.deployed import held_stores
+from streamplan.maintenance.operation import Maintenance
 from streamplan.maintenance.require_stopped import require_stopped
 from streamplan.maintenance.upgrade_comparison import Ends, compare_stores, old_changelogs
-from streamplan.maintenance.upgrade_plan import Comparison, Stage, UpgradePlan
+from streamplan.maintenance.upgrade_plan import UPGRADED_ALONE, Comparison, Stage, UpgradePlan
 from streamplan.maintenance.upgrade_waiting import plan_waiting
 from streamplan.model.committed_positions import CommittedPosition, latest_generation
 from streamplan.model.generation import Generation, PositionMetadata
@@ -39,7 +39,6 @@ from streamplan.model.topology import Topology
 from streamplan.reports.results import state_files
 from streamplan.reports.sink_offsets import record_switch
 from streamplan.serdes.subscriptions import REGISTRATION_TOPIC
-from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
 
 if TYPE_CHECKING:
@@ -95,25 +94,19 @@ class _Cut:
 
 
 @dataclass(frozen=True)
-class Upgrader:
-    """Upgrades a pipeline whose declaration names the application that it takes over from.
+class Upgrader(Maintenance):
+    """Upgrades a pipeline whose declaration names by ``upgrade_from`` the application that it takes over from.
 
     Attributes:
-        pipeline: The changed pipeline, declared with ``upgrade_from``.
-        brokers: The brokers.
-        settings: The deployment's directories.
-        report: Is told each step, and what is waited for.
         quiet_seconds: How long :meth:`build` waits for a moment at which the stores can be compared.
         max_offsets: The most records of a micro-batch of the build; None for what an aggregator takes. Behind a
             repartition topic records are late by the order in which micro-batches have written them.
     """
 
-    pipeline: Pipeline
-    brokers: Brokers
-    settings: Settings
-    report: Callable[[str], None] = lambda line: None
     quiet_seconds: float = QUIET_SECONDS
     max_offsets: int | None = None
+
+    alone = UPGRADED_ALONE
 
     def observe(self) -> UpgradePlan:
         """Plan what is to be done. Changes nothing.
@@ -135,9 +128,7 @@ class Upgrader:
         missing = self._missing(self._begin if stage is Stage.NOT_BEGUN else _starts(self._new))
         return UpgradePlan(self._resolved.name, self._new_id, self._old_id, stage, records, staging, missing, notes)
 
-    def build(
-        self, spark: SparkSession, *, stop: threading.Event | None = None, runs: Sequence[str] = ()
-    ) -> Comparison | None:
+    def build(self, spark: SparkSession, *, stop: threading.Event | None = None) -> Comparison | None:
         """Build the state up to where the old application is now, which goes on meanwhile, and compare the stores.
 
         Run it again to come closer: each run processes what the old application has processed since the last one.
@@ -145,7 +136,6 @@ class Upgrader:
         Args:
             spark: The session in which the new application is built.
             stop: Ends the run when it is set. The next run goes on from there.
-            runs: Active runs of DAGs that work on the application.
 
         Returns:
             What the comparison found; None where there is nothing to build.
@@ -156,7 +146,7 @@ class Upgrader:
         """
         if self._stage() in (Stage.DONE, Stage.HALFWAY):
             return None
-        self._require_alone(runs)
+        self._require_stopped(self._new_id, "the upgrade", self.active_runs())
         self._prepare()
         cut = self._moving_cut()
         self._process(spark, cut, stop or threading.Event())
@@ -168,7 +158,6 @@ class Upgrader:
         *,
         accept_differences: bool = False,
         stop: threading.Event | None = None,
-        runs: Sequence[str] = (),
     ) -> Comparison | None:
         """Process the last records that the old application has processed, compare, and take over.
 
@@ -176,7 +165,6 @@ class Upgrader:
             spark: The session in which the new application is built.
             accept_differences: Whether it takes over where stores that mean the same differ.
             stop: Ends the run when it is set. The next run goes on from there.
-            runs: Active runs of DAGs that work on the application.
 
         Returns:
             What the comparison found; None where there was nothing left to compare.
@@ -189,7 +177,7 @@ class Upgrader:
         stage = self._stage()
         if stage is Stage.DONE:
             return None
-        self._require_alone(runs)
+        self._require_stopped(self._new_id, "the upgrade", self.active_runs())
         self._end_old()
         if stage is not Stage.HALFWAY:
             self._require_drained()
@@ -352,9 +340,6 @@ class Upgrader:
         return notes
 
     # -- what stands against it
-
-    def _require_alone(self, runs: Sequence[str]) -> None:
-        self._require_stopped(self._new_id, "the upgrade", runs)
 
     def _require_stopped(self, application_id: str, action: str, runs: Sequence[str] = ()) -> None:
         require_stopped(

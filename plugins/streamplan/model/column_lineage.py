@@ -17,6 +17,8 @@ from streamplan.model.operations import (
     Count,
     FlatMap,
     FlatMapFunction,
+    FlatMapValues,
+    FlatMapValuesFunction,
     ForeignTableJoin,
     Join,
     KeySelect,
@@ -127,13 +129,14 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
         case FlatMap(each=each, key=key, value=value):
             seen = {**before, "element": _of(each, before)}
             return {KEY: _of(key, seen), **_columns(value, seen)}
-        case MapValuesFunction(fields=fields) | MapFunction(fields=fields) | FlatMapFunction(fields=fields):
-            # A function may use every field.
-            every = frozenset(column for origins in before.values() for column in origins)
-            made = dict.fromkeys((name for name, _ in fields), every)
-            if not isinstance(operation, MapValuesFunction):
-                return {KEY: _of(operation.key, made), **made}
-            return {KEY: before.get(KEY, frozenset()), **made}
+        case FlatMapValues(each=each, value=value):
+            seen = {**before, "element": _of(each, before)}
+            return {KEY: before.get(KEY, frozenset()), **_columns(value, seen)}
+        case MapValuesFunction(fields=fields) | FlatMapValuesFunction(fields=fields):
+            return {KEY: before.get(KEY, frozenset()), **_by_function(fields, before)}
+        case MapFunction(fields=fields, key=key) | FlatMapFunction(fields=fields, key=key):
+            made = _by_function(fields, before)
+            return {KEY: _of(key, made), **made}
         case Join(value=value):
             seen = {**before, **{f"table.{name}": origins for name, origins in table.items()}}
             return {KEY: before.get(KEY, frozenset()), **_columns(value, seen)}
@@ -146,6 +149,12 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
             arguments = tuple((column.name, column.arguments) for column in columns)
             return {KEY: before.get(KEY, frozenset()), **_columns(arguments, before)}
     return dict(before)
+
+
+def _by_function(fields: Columns, before: Origins) -> dict[str, frozenset[Column]]:
+    """Return the origins of what a function makes, which may use every field."""
+    every = frozenset(column for origins in before.values() for column in origins)
+    return dict.fromkeys((name for name, _ in fields), every)
 
 
 def _key_of_both(this: Origins, other: Origins) -> frozenset[Column]:

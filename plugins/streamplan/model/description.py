@@ -13,7 +13,15 @@ from itertools import combinations
 
 from streamplan.errors import Refused
 from streamplan.model.java_collections import TreeSet, hash_order, string_hash
-from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, Sink, Source, Subtopology
+from streamplan.model.processor_topology import (
+    Node,
+    Processor,
+    ProcessorTopology,
+    Sink,
+    Source,
+    Subtopology,
+    TopicChoice,
+)
 
 # -- writing
 
@@ -32,6 +40,8 @@ def describe(topology: ProcessorTopology) -> str:
                     listed = ", ".join(hash_order(stores, string_hash))
                     lines += [f"    Processor: {name} (stores: [{listed}])", f"      --> {entry.after}"]
                     lines += [f"      <-- {entry.before}"]
+                case Sink(name=name, choice=TopicChoice(expression=expression)):
+                    lines += [f"    Sink: {name} (extractor class: {expression})", f"      <-- {entry.before}"]
                 case Sink(name=name, topic=topic):
                     lines += [f"    Sink: {name} (topic: {topic})", f"      <-- {entry.before}"]
         lines.append("")
@@ -71,7 +81,8 @@ class _Described:
 
 def _connect(subtopology: Subtopology) -> dict[str, _Described]:
     """``describeSubtopology``: connects the nodes in the order of a Java ``HashMap``, which matters: sizes change."""
-    described = {node.name: _Described(node) for node in subtopology.nodes}
+    nodes = (node for node in subtopology.nodes if not (isinstance(node, Sink) and node.is_further))
+    described = {node.name: _Described(node) for node in nodes}
     for name in hash_order(described, string_hash):
         entry = described[name]
         for before in (described[name] for name in subtopology.predecessors[name]):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -61,6 +63,30 @@ def arrow_batch(function: _Function) -> _Function:
     """
     setattr(function, _OF_BATCHES, True)
     return function
+
+
+@dataclass(frozen=True)
+class Printer:
+    """Prints a record as the library's ``Printed.toSysOut()`` does, with its value as JSON.
+
+    Attributes:
+        label: Stands before each record.
+    """
+
+    label: str
+
+    def __call__(self, record: Any) -> None:
+        """Print the key and the value of a record; ``null`` for a value all of whose fields are null."""
+        fields = {name: field for name, field in vars(record).items() if name != "record" and field is not None}
+        value = json.dumps(fields, ensure_ascii=False, default=_shown) if fields else "null"
+        key = record.record.key
+        sys.stdout.write(f"[{self.label}]: {'null' if key is None else key}, {value}\n")
+        sys.stdout.flush()
+
+
+def _shown(part: Any) -> Any:
+    """A part of a value that JSON has no form for: a struct as its fields, anything else as its text."""
+    return vars(part) if isinstance(part, types.SimpleNamespace) else str(part)
 
 
 @dataclass(frozen=True)

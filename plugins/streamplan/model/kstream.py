@@ -11,25 +11,40 @@ faults of a file are reported at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamplan.model.diagnostics import name_fault
-from streamplan.model.functions import ON_ERROR, REJECT, PythonFunction, function_name, hinted_schema, is_of_batches
+from streamplan.model.functions import (
+    ON_ERROR,
+    REJECT,
+    STOP,
+    Printer,
+    PythonFunction,
+    function_name,
+    hinted_schema,
+    is_of_batches,
+)
 from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
+    Branch,
     Cogroup,
     CogroupSide,
     Columns,
     Count,
     Filter,
     FilterFunction,
+    FilterNot,
+    FilterNotFunction,
     FinalAggregate,
     FinalCount,
     FlatMap,
     FlatMapFunction,
+    FlatMapValues,
+    FlatMapValuesFunction,
+    ForEach,
     Join,
     KeySelect,
     Map,
@@ -40,8 +55,10 @@ from streamplan.model.operations import (
     Operation,
     OuterStreamJoin,
     Peek,
+    PeekFunction,
     Process,
     Reduce,
+    Split,
     StreamJoin,
     TableJoin,
     ToStream,
@@ -70,7 +87,7 @@ TODO = "TODO:"
 RESERVED_FIELDS = ("record", "table", "element")
 """What expressions see beside the fields of the value. No field has one of these names."""
 
-TAKE_BATCHES = ("filter", "map", "map_values")
+TAKE_BATCHES = ("branch", "filter", "filter_not", "map", "map_values")
 """The operations that take a function of an Arrow batch."""
 
 _LITERALS = ("true", "false", "null")
@@ -147,6 +164,11 @@ class _Declared:
             self.graph.fault(
                 f"{operation}: the value has no field {name!r}", f"It has: {', '.join(self.fields) or 'none'}"
             )
+
+    def judge_timestamp(self, operation: str, timestamp: str | PythonFunction | None) -> None:
+        """Record a fault if an expression that tells the timestamps of a topic is the name of no field."""
+        if isinstance(timestamp, str):
+            self._field(timestamp, f"{operation}, timestamp")
 
     def _columns(self, value: Mapping[str, str], operation: str) -> Columns:
         if not value:
@@ -269,6 +291,46 @@ class KStream(_Declared):
             return self._then("KSTREAM-FILTER-", name, FilterFunction(function))
         self._field(condition, "filter")
         return self._then("KSTREAM-FILTER-", name, Filter(condition))
+
+    def filter_not(
+        self,
+        condition: str | Callable[[Any], bool | None],
+        *,
+        on_error: str = REJECT,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> KStream:
+        """Pass the records for which a condition is not true: those that :meth:`filter` does not pass.
+
+        Args:
+            condition: As for :meth:`filter`. A record for which it is null is passed.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
+        if callable(condition):
+            function = self._function(condition, "filter_not", on_error, deterministic)
+            return self._then("KSTREAM-FILTER-", name, FilterNotFunction(function))
+        self._field(condition, "filter_not")
+        return self._then("KSTREAM-FILTER-", name, FilterNot(condition))
+
+    def split(self, *, name: str | None = None) -> BranchedKStream:
+        """Divide the records among branches. Each record goes to the first branch whose condition is true.
+
+        Example::
+
+            branches = orders.split(name="orders-").branch("amount > 100", name="large").default_branch(name="small")
+            branches["orders-large"].to("large-orders")
+
+        Args:
+            name: The name of the processor (``Named.as``), and the beginning of the names of the branches. Without it
+                the library's numbering gives one.
+        """
+        conditions: list[str | PythonFunction] = []
+        node = self.graph.processor(
+            self.graph.name(name, "KSTREAM-BRANCH-"), lambda: Split(tuple(conditions)), self.node
+        )
+        return BranchedKStream(replace(self, node=node, _repartition=[]), conditions)
 
     def map_values(
         self,
@@ -402,6 +464,43 @@ class KStream(_Declared):
         operation = FlatMap(each, key, columns, new_key.serde)
         return self._then("KSTREAM-FLATMAP-", name, operation, fields=tuple(value or ()), key=new_key, rekeyed=True)
 
+    def flat_map_values(
+        self,
+        each: str | Callable[[Any], Any],
+        value: Mapping[str, str] | None = None,
+        *,
+        schema: str | None = None,
+        on_error: str = REJECT,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> KStream:
+        """Make one record for each element of an array, or for each value that a function returns. The key stays.
+
+        Example: ``stream.flat_map_values("split(line, ' ')", {"word": "element"})``
+
+        Args:
+            each: As for :meth:`flat_map`.
+            value: As for :meth:`flat_map`.
+            schema: As for :meth:`flat_map`.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
+        prefix = "KSTREAM-FLATMAPVALUES-"
+        if callable(each):
+            function = self._function(each, "flat_map_values", on_error, deterministic)
+            made = self._made_by(function, schema, "flat_map_values", each=True)
+            if value is not None:
+                self.graph.fault(
+                    "flat_map_values: both a function and value are given", "The function returns the value"
+                )
+            by_function = FlatMapValuesFunction(function, tuple((made or {}).items()))
+            return self._then(prefix, name, by_function, fields=_names(made))
+        self._refuse_schema(schema, "flat_map_values")
+        self._field(each, "flat_map_values")
+        operation = FlatMapValues(each, self._columns(value or {}, "flat_map_values"))
+        return self._then(prefix, name, operation, fields=tuple(value or ()))
+
     def process(
         self,
         processor: type[Processor],
@@ -503,14 +602,55 @@ class KStream(_Declared):
                 "A timestamp: state='…, due timestamp', timer='due'",
             )
 
-    def peek(self, metrics: Mapping[str, str], *, name: str | None = None) -> KStream:
-        """Log aggregates of the records of each micro-batch, and pass the records unchanged.
+    def peek(
+        self,
+        action: Mapping[str, str] | Callable[[Any], None],
+        *,
+        on_error: str = REJECT,
+        name: str | None = None,
+    ) -> KStream:
+        """Call a function with each record, or log aggregates of each micro-batch. Pass the records unchanged.
+
+        Examples: ``stream.peek(notify)``, ``stream.peek({"orders": "count(*)"})``
 
         Args:
-            metrics: Name to Spark SQL aggregate, as ``{"orders": "count(*)"}``.
+            action: A Python function; see :meth:`foreach`. Or aggregates to log: name to Spark SQL aggregate.
+            on_error: As for :meth:`foreach`. A record for which the function raises is passed in either case.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        return self._then("KSTREAM-PEEK-", name, Peek(self._columns(metrics, "peek")))
+        if callable(action):
+            function = self._function(action, "peek", on_error, deterministic=True)
+            return self._then("KSTREAM-PEEK-", name, PeekFunction(function))
+        return self._then("KSTREAM-PEEK-", name, Peek(self._columns(action, "peek")))
+
+    def foreach(self, action: Callable[[Any], None], *, on_error: str = REJECT, name: str | None = None) -> None:
+        """Call a function with each record, for what the function does.
+
+        A record that is processed again after a failure is given to the function again: at least once, and not exactly
+        once. The function runs where Spark runs the stream task.
+
+        Args:
+            action: It is given a record as the functions of :meth:`map_values` are. What it returns is not used.
+            on_error: What happens to a record for which it raises; see :meth:`map_values`.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
+        if not callable(action):
+            self.graph.fault(f"foreach: {action!r} is no function", "For example foreach(notify)")
+            return
+        function = self._function(action, "foreach", on_error, deterministic=True)
+        self._then("KSTREAM-FOREACH-", name, ForEach(function))
+
+    def print(self, label: str | None = None, *, name: str | None = None) -> None:
+        """Print each record to the standard output of the process that runs the stream task.
+
+        The output is ``[label]: key, value``, with the value as JSON.
+
+        Args:
+            label: Stands before each record (``Printed.withLabel``). Without it the name of the processor before.
+            name: The name of the processor (``Printed.withName``). Without it the library's numbering gives one.
+        """
+        printer = Printer(self.node.name if label is None else label)
+        self._then("KSTREAM-PRINTER-", name, ForEach(PythonFunction(f"print {printer.label}", printer, STOP)))
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
         """Pass the records of two streams.
@@ -560,21 +700,60 @@ class KStream(_Declared):
         self.graph.add_repartition(repartition, self.node)
         return KStream(self.graph, repartition.node, self.fields, self.key, frozenset({repartition.source}))
 
-    def to(self, topic: str, *, value: Serde | None = None, name: str | None = None) -> None:
-        """Write the records to a topic from outside.
+    def through(self, topic: str, *, name: str | None = None) -> KStream:
+        """Refused: the library has no ``through`` since 4.0 (KIP-221).
 
         Args:
-            topic: Its name in Kafka. Who creates it decides its partitions and configs.
+            topic: What the library's ``through`` took.
+            name: The same.
+        """
+        self.graph.fault(
+            "through: the library has none since 4.0",
+            f"Write repartition(name='…'), whose topic belongs to the application. Where others own {topic!r}: "
+            f"to({topic!r}), and topology.stream({topic!r}, value=…)",
+        )
+        return self
+
+    def to(
+        self,
+        topic: str,
+        *,
+        topics: Sequence[str] | None = None,
+        value: Serde | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write the records to a topic from outside, or each to one of several topics.
+
+        Example: ``events.to("concat('events-', country)", topics=("events-de", "events-fr"))``
+
+        Args:
+            topic: Its name in Kafka. Who creates it decides its partitions and configs. With ``topics`` a Spark SQL
+                expression that gives the name of the topic of each record (``TopicNameExtractor``).
+            topics: The topics that a record may have. A record of another one goes to the dead-letter topic.
             value: The serde that writes the values (``Produced.valueSerde``), as ``Avro("order.avsc")``. It has the
                 fields of the stream. Without it a value that no operation has changed keeps its bytes, the updates of
                 a count are written as 8 bytes, and everything else as JSON.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        if fault := name_fault(topic):
-            self.graph.fault(f"to: {fault}", "Choose a legal name")
+        chosen = self._topics_of(topic, topics)
+        for written in chosen or (topic,):
+            if fault := name_fault(written):
+                self.graph.fault(f"to: {fault}", "Choose a legal name")
         if value is not None:
             self._check_written(topic, value)
-        self.graph.sink(self.graph.name(name, "KSTREAM-SINK-"), topic, value, self.node)
+        self.graph.sink(self.graph.name(name, "KSTREAM-SINK-"), topic, value, self.node, chosen)
+
+    def _topics_of(self, expression: str, topics: Sequence[str] | None) -> tuple[str, ...]:
+        """The topics that a record may have; none where all records have one topic."""
+        if topics is None:
+            return ()
+        self._field(expression, "to")
+        if isinstance(topics, str) or not topics:
+            self.graph.fault(f"to: topics={topics!r}", "Name the topics that a record may have: topics=('a', 'b')")
+            return ()
+        if len({*topics}) < len(topics):
+            self.graph.fault("to: topics: a topic is named twice", "Name each topic once")
+        return tuple(dict.fromkeys(topics))
 
     def _check_written(self, topic: str, value: Serde) -> None:
         try:
@@ -955,6 +1134,63 @@ class _Grouped(_Declared):
             except ValueError as error:
                 self.graph.fault(f"{operation}, {column}: {error}", "Fold with those; compute on with map_values")
         return tuple(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class BranchedKStream:
+    """A stream that is divided among branches.
+
+    The conditions of the branches are computed for each branch: for the same record they have to give the same.
+    """
+
+    _split: KStream
+    _conditions: list[str | PythonFunction]
+    _branches: dict[str, KStream] = field(default_factory=dict)
+
+    def branch(
+        self, condition: str | Callable[[Any], bool | None], *, on_error: str = REJECT, name: str | None = None
+    ) -> BranchedKStream:
+        """Add a branch. It takes the records for which its condition is true, and no condition before is.
+
+        Args:
+            condition: As for :meth:`KStream.filter`.
+            on_error: For a function; see :meth:`KStream.map_values`.
+            name: What the name of the branch ends with (``Branched.as``), behind that of the split. Without it that is
+                the number of the branch, from 1.
+        """
+        if callable(condition):
+            self._conditions.append(self._split._function(condition, "branch", on_error, deterministic=True))
+        else:
+            self._split._field(condition, "branch")
+            self._conditions.append(condition)
+        self._add(len(self._conditions), name)
+        return self
+
+    def default_branch(self, *, name: str | None = None) -> dict[str, KStream]:
+        """Add a branch that takes what no branch takes, and return all branches.
+
+        Args:
+            name: What the name of the branch ends with (``Branched.as``); 0 without it.
+
+        Returns:
+            The stream of each branch, by its name: that of the split, and behind it that of the branch.
+        """
+        self._add(0, name)
+        return self._branches
+
+    def no_default_branch(self) -> dict[str, KStream]:
+        """Return all branches, as :meth:`default_branch` does. What no branch takes is not passed."""
+        return self._branches
+
+    def _add(self, number: int, name: str | None) -> None:
+        """``BranchedKStreamImpl.createBranch``, which draws a number that no name has."""
+        graph = self._split.graph
+        split = self._split.node.name
+        branch = graph.name(f"{split}{number if name is None else name}", "")
+        if split in graph.generated:
+            graph.generated.add(branch)
+        node = graph.processor(branch, Branch(number), self._split.node)
+        self._branches[branch] = replace(self._split, node=node, _repartition=[])
 
 
 @dataclass(frozen=True, eq=False)
@@ -1425,6 +1661,27 @@ class KTable(_Declared):
 
 def _names(fields: Mapping[str, str] | None) -> tuple[str, ...] | None:
     return None if fields is None else tuple(fields)
+
+
+def extractor(
+    graph: StreamsGraph, operation: str, timestamp: str | Callable[[Any], Any] | None
+) -> str | PythonFunction | None:
+    """Return what tells the timestamps of the records of a topic; None where the topic tells them.
+
+    Args:
+        graph: Takes the fault of what can tell none.
+        operation: Whose parameter it is.
+        timestamp: An expression or a function.
+    """
+    if timestamp is None or isinstance(timestamp, str):
+        return timestamp
+    if not callable(timestamp) or is_of_batches(timestamp):
+        graph.fault(
+            f"{operation}: timestamp={timestamp!r} is neither an expression nor a function of a record",
+            "For example timestamp='at'",
+        )
+        return None
+    return PythonFunction(function_name(timestamp), timestamp)
 
 
 def _word(expression: str) -> str | None:

@@ -41,6 +41,13 @@ class Filter:
 
 
 @dataclass(frozen=True)
+class FilterNot:
+    """Passes the records for which the condition is not true: also those for which it is null."""
+
+    condition: str
+
+
+@dataclass(frozen=True)
 class MapValues:
     """A new value for each record."""
 
@@ -67,8 +74,41 @@ class FlatMap:
 
 
 @dataclass(frozen=True)
+class FlatMapValues:
+    """One record for each element of an array, with the key of the record; the value sees it as ``element``."""
+
+    each: str
+    value: Columns
+
+
+@dataclass(frozen=True)
+class Split:
+    """Decides for each record which branch takes it: the first whose condition is true (``KStreamBranch``).
+
+    Attributes:
+        conditions: Of each branch, in their order.
+    """
+
+    conditions: tuple[str | PythonFunction, ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Passes the records that a branch takes. ``number`` is its place, from 1; 0 takes what no branch takes."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class FilterFunction:
     """Passes the records for which a function returns True."""
+
+    function: PythonFunction
+
+
+@dataclass(frozen=True)
+class FilterNotFunction:
+    """Passes the records for which a function does not return True."""
 
     function: PythonFunction
 
@@ -99,6 +139,28 @@ class FlatMapFunction:
     fields: Columns
     key: str
     key_serde: KeySerde = STRING
+
+
+@dataclass(frozen=True)
+class FlatMapValuesFunction:
+    """One record for each value that a function returns, with the key of the record."""
+
+    function: PythonFunction
+    fields: Columns
+
+
+@dataclass(frozen=True)
+class ForEach:
+    """Calls a function with each record, for what the function does. Nothing comes behind it."""
+
+    function: PythonFunction
+
+
+@dataclass(frozen=True)
+class PeekFunction:
+    """Calls a function with each record, for what the function does, and passes the record unchanged."""
+
+    function: PythonFunction
 
 
 @dataclass(frozen=True, repr=False)
@@ -485,13 +547,21 @@ class ToStream:
 Operation: TypeAlias = (
     KeySelect
     | Filter
+    | FilterNot
     | MapValues
     | Map
     | FlatMap
+    | FlatMapValues
+    | Split
+    | Branch
     | FilterFunction
+    | FilterNotFunction
     | MapValuesFunction
     | MapFunction
     | FlatMapFunction
+    | FlatMapValuesFunction
+    | ForEach
+    | PeekFunction
     | Process
     | Merge
     | Peek
@@ -524,7 +594,13 @@ SETS_KEY = (KeySelect, Map, MapFunction, FlatMap, FlatMapFunction)
 SENDS = (SubscriptionSend, SubscriptionJoin, ForeignTableJoin)
 """The operations of a join by a foreign key that write to the key of the other table, or back to that of this one."""
 
-LEAVES_OUT = (Filter, FilterFunction, FlatMap, FlatMapFunction, Process)
+MAKES_SEVERAL = (FlatMap, FlatMapFunction, FlatMapValues, FlatMapValuesFunction)
+"""The operations that may give several records for a record."""
+
+ACTS = (ForEach, PeekFunction)
+"""The operations that call a function for what it does, and not for what it returns."""
+
+LEAVES_OUT = (*MAKES_SEVERAL, Filter, FilterFunction, FilterNot, FilterNotFunction, Branch, Process)
 """The operations that may give no record for a record."""
 
 
@@ -546,9 +622,11 @@ def arguments_of_call(column: AggregateColumn) -> list[str]:
 
 
 def function_of(operation: Operation) -> PythonFunction | None:
-    """The Python function that an operation calls with each record; None for an operation without one."""
+    """The Python function whose results for each record an operation gives; None for an operation without one."""
     match operation:
-        case FilterFunction() | MapValuesFunction() | MapFunction() | FlatMapFunction() | Process():
+        case FilterFunction() | FilterNotFunction() | MapValuesFunction() | MapFunction():
+            return operation.function
+        case FlatMapFunction() | FlatMapValuesFunction() | Process():
             return operation.function
     return None
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from streamplan.model.diagnostics import SourceLocation
+from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     SENDS,
     SETS_KEY,
@@ -46,7 +47,8 @@ class Source:
 
     ``value`` is the serde of the values of a topic from outside, and None for a repartition topic. ``key_serde`` is
     that of the keys. ``carried`` is the serde of the values of a topic of a join by a foreign key, which are the same
-    whatever is computed, and None elsewhere.
+    whatever is computed, and None elsewhere. ``timestamp`` tells the timestamps of the records, where the topic does
+    not.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Source:
     value: Serde | None = None
     key_serde: KeySerde = STRING
     carried: Serde | None = None
+    timestamp: str | PythonFunction | None = None
 
 
 @dataclass(frozen=True)
@@ -101,14 +104,45 @@ class Processor:
 
 
 @dataclass(frozen=True)
+class TopicChoice:
+    """The topic of each record is one of several (``org.apache.kafka.streams.processor.TopicNameExtractor``).
+
+    The library has one sink for all of them. Here each topic has a sink, which writes the records of that topic.
+
+    Attributes:
+        expression: Gives the name of a record's topic.
+        topics: All topics.
+        topic: The topic whose records the sink writes.
+    """
+
+    expression: str
+    topics: tuple[str, ...]
+    topic: str
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the sink is the one that the library has. It rejects the records of no topic."""
+        return self.topic == self.topics[0]
+
+
+@dataclass(frozen=True)
 class Sink:
-    """A node that writes a topic. ``internal``: a repartition topic. ``value`` is the serde, if one is declared."""
+    """A node that writes a topic. ``internal``: a repartition topic. ``value`` is the serde, if one is declared.
+
+    ``choice`` tells which records it writes; None for all.
+    """
 
     name: str
     topic: str
     location: SourceLocation
     internal: bool = False
     value: Serde | None = None
+    choice: TopicChoice | None = None
+
+    @property
+    def is_further(self) -> bool:
+        """Whether the library has no sink of its own for it."""
+        return self.choice is not None and not self.choice.is_first
 
 
 Node: TypeAlias = Source | Processor | Sink
@@ -138,6 +172,11 @@ class Subtopology:
     id: int
     nodes: tuple[Node, ...]
     predecessors: Mapping[str, tuple[str, ...]]
+
+    def as_stored(self) -> Subtopology:
+        """Return the same for records from its stores, which have the timestamps that were told."""
+        nodes = (replace(node, timestamp=None) if isinstance(node, Source) else node for node in self.nodes)
+        return replace(self, nodes=tuple(nodes))
 
     @property
     def sources(self) -> tuple[Source, ...]:

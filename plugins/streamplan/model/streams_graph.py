@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeAlias
 
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault
+from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Aggregate,
     Cogroup,
@@ -40,7 +41,15 @@ from streamplan.model.operations import (
     TableJoin,
     TableJoinSide,
 )
-from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
+from streamplan.model.processor_topology import (
+    Node,
+    Processor,
+    ProcessorTopology,
+    RepartitionTopic,
+    Sink,
+    Source,
+    TopicChoice,
+)
 from streamplan.serdes.primitive import KeySerde
 from streamplan.serdes.serde import Serde
 from streamplan.serdes.subscriptions import Subscriptions
@@ -398,11 +407,18 @@ class StreamsGraph:
         merged = partial(_only, Processor(merge, operation, location))
         return self.add(GraphNode(merge, merged, location), *before)
 
-    def source(self, name: str, topic: str, value: Serde, key_serde: KeySerde) -> GraphNode:
+    def source(
+        self,
+        name: str,
+        topic: str,
+        value: Serde,
+        key_serde: KeySerde,
+        timestamp: str | PythonFunction | None,
+    ) -> GraphNode:
         """Add a source node that reads a stream."""
         self._take(name)
         self._read(topic, _STREAM)
-        source = Source(name, topic, caller_location(), value, key_serde)
+        source = Source(name, topic, caller_location(), value, key_serde, timestamp=timestamp)
         return self.add(GraphNode(name, lambda before: [(source, ())], source.location, source=source))
 
     def table_source(
@@ -413,24 +429,42 @@ class StreamsGraph:
         value: Serde,
         key_serde: KeySerde,
         operation: Callable[[], Operation],
+        timestamp: str | PythonFunction | None,
     ) -> GraphNode:
         """Add a source node and the processor that fills a table from it."""
         location = caller_location()
         self._take(source_name)
         self._take(name)
         self._read(topic, _TABLE)
-        source = Source(source_name, topic, location, value, key_serde)
+        source = Source(source_name, topic, location, value, key_serde, timestamp=timestamp)
 
         def build(before: tuple[str, ...]) -> BuiltNodes:
             return [(source, ()), (Processor(name, operation(), location), (source_name,))]
 
         return self.add(GraphNode(name, build, location))
 
-    def sink(self, name: str, topic: str, value: Serde | None, parent: GraphNode) -> GraphNode:
-        """Add a sink node that writes a topic from outside."""
+    def sink(
+        self, name: str, topic: str, value: Serde | None, parent: GraphNode, topics: tuple[str, ...] = ()
+    ) -> GraphNode:
+        """Add a sink node that writes a topic from outside.
+
+        Args:
+            name: Its name.
+            topic: The topic. With ``topics`` an expression that gives the topic of each record.
+            value: The serde of the values, if one is declared.
+            parent: The node before it.
+            topics: The topics that a record may have.
+        """
         self._take(name)
-        sink = Sink(name, topic, caller_location(), value=value)
-        return self.add(GraphNode(name, lambda before: [(sink, before)], sink.location), parent)
+        location = caller_location()
+        sinks = [Sink(name, topic, location, value=value)]
+        if topics:
+            names = [name, *(f"{name} to {further}" for further in topics[1:])]
+            sinks = [
+                Sink(each, chosen, location, value=value, choice=TopicChoice(topic, topics, chosen))
+                for each, chosen in zip(names, topics, strict=True)
+            ]
+        return self.add(GraphNode(name, lambda before: [(sink, before) for sink in sinks], location), parent)
 
     def draw_repartition(
         self, prefix: str, key_serde: KeySerde, number_of_partitions: int | None = None

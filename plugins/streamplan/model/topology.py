@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
+from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 from streamplan.model.description import describe
 from streamplan.model.diagnostics import Diagnostic, name_fault, refuse
-from streamplan.model.kstream import RESERVED_FIELDS, Key, KStream, KTable
+from streamplan.model.functions import PythonFunction
+from streamplan.model.kstream import RESERVED_FIELDS, Key, KStream, KTable, extractor
 from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
 from streamplan.model.streams_graph import StreamsGraph
@@ -38,7 +41,7 @@ class Topology:
     def __init__(self, application_id: str) -> None:
         self.application_id = application_id
         self._graph = StreamsGraph()
-        self._values: dict[str, tuple[Serde, KeySerde]] = {}
+        self._values: dict[str, tuple[Serde, KeySerde, str | PythonFunction | None]] = {}
         if fault := name_fault(application_id):
             self._graph.fault(f"application id: {fault}", "Choose a legal name")
 
@@ -51,6 +54,7 @@ class Topology:
         value: Serde,
         key: str | None = None,
         key_serde: KeySerde | None = None,
+        timestamp: str | Callable[[Any], datetime | int | None] | None = None,
         name: str | None = None,
     ) -> KStream:
         """Read a topic as a stream of records.
@@ -61,12 +65,19 @@ class Topology:
             key: A name for what the key is. A join of a stream and a table with different names is refused.
             key_serde: The serde that reads the keys (``Consumed.withKeySerde``), as ``Long()``. By default
                 ``String()``.
+            timestamp: What tells the timestamps of the records (``Consumed.withTimestampExtractor``), as ``"at"``: a
+                Spark SQL expression of a timestamp, or of milliseconds since 1970. Or a function; see
+                :meth:`KStream.map_values`. It returns a ``datetime`` with a zone, or milliseconds. A record without a
+                timestamp that is told goes to the dead-letter topic. By default a record has that of its topic.
             name: The name of the source node (``Consumed.as``). Without it the library's numbering gives one.
         """
         of_key = Key.declared(self._graph, "stream", key, key_serde)
-        fields = self._read(topic, value, of_key.serde)
-        source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topic, value, of_key.serde)
-        return KStream(self._graph, source, fields, of_key, frozenset({source.name}))
+        told = extractor(self._graph, "stream", timestamp)
+        fields = self._read(topic, value, of_key.serde, told)
+        source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topic, value, of_key.serde, told)
+        stream = KStream(self._graph, source, fields, of_key, frozenset({source.name}))
+        stream.judge_timestamp("stream", told)
+        return stream
 
     def table(
         self,
@@ -76,6 +87,7 @@ class Topology:
         key: str | None = None,
         key_serde: KeySerde | None = None,
         store: str | None = None,
+        timestamp: str | Callable[[Any], datetime | int | None] | None = None,
         name: str | None = None,
     ) -> KTable:
         """Read a compacted topic as a table: the last value of each key. A null value deletes its key.
@@ -86,11 +98,13 @@ class Topology:
             key: A name for what the key is. A join of a stream and a table with different names is refused.
             key_serde: The serde that reads the keys; see :meth:`stream`.
             store: The name of the state store. Without it the table has a store only if something is joined with it.
+            timestamp: As for :meth:`stream`. A null value has no fields: ``"coalesce(at, record.timestamp)"``.
             name: The name of the nodes (``Consumed.as``). Without it the library's numbering gives one.
         """
         graph = self._graph
         of_key = Key.declared(graph, "table", key, key_serde)
-        fields = self._read(topic, value, of_key.serde)
+        told = extractor(graph, "table", timestamp)
+        fields = self._read(topic, value, of_key.serde, told)
         store_name = graph.store_name(store, f"{topic}-")
         generated = graph.next_name("KSTREAM-SOURCE-")
         source = generated if name is None else f"{name}-source"
@@ -104,18 +118,27 @@ class Topology:
             value,
             of_key.serde,
             lambda: TableSource(store_name if needed[0] else None),
+            told,
         )
 
         def materialize() -> None:
             needed[0] = True
 
         sources = frozenset({source})
-        return KTable(graph, node, fields, of_key, sources, None, store_name, materialize, topic=(topic, value))
+        table = KTable(graph, node, fields, of_key, sources, None, store_name, materialize, topic=(topic, value))
+        table.judge_timestamp("table", told)
+        return table
 
-    def _read(self, topic: str, value: Serde, key_serde: KeySerde) -> tuple[str, ...] | None:
+    def _read(
+        self, topic: str, value: Serde, key_serde: KeySerde, timestamp: str | PythonFunction | None
+    ) -> tuple[str, ...] | None:
         if fault := name_fault(topic):
             self._graph.fault(fault, "Choose a legal name")
-        first_value, first_key_serde = self._values.setdefault(topic, (value, key_serde))
+        first_value, first_key_serde, first_timestamp = self._values.setdefault(topic, (value, key_serde, timestamp))
+        if first_timestamp != timestamp:
+            self._graph.fault(
+                f"the topic {topic!r} is read with two different timestamps", "Declare timestamp= alike, or once"
+            )
         if first_value != value:
             self._graph.fault(f"the topic {topic!r} is read with two different values", "Declare its value once")
         if first_key_serde.key_type != key_serde.key_type:

@@ -21,8 +21,9 @@ _SCALAR_TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "date": pa.date32(),
+    "binary": pa.binary(),
 }
-"""The Arrow types of :data:`streamplan.serdes.field_types.SCALAR_TYPES`."""
+"""The Arrow types of :data:`streamplan.serdes.field_types.SCALAR_TYPES`, and of a value that is bytes."""
 
 
 def arrow_type(field_type: FieldType) -> pa.DataType:

@@ -85,6 +85,10 @@ def quoted(name: str) -> str:
     return name if name.isidentifier() else f"`{name}`"
 
 
+BINARY = Scalar("binary")
+"""The type of a value that is bytes. No field of an object has it, since JSON has no bytes."""
+
+
 @lru_cache(maxsize=1024)
 def parse_type(text: str) -> FieldType:
     """Read a type, as ``array<struct<sku: string, price: decimal(10,2)>>``.
@@ -92,6 +96,8 @@ def parse_type(text: str) -> FieldType:
     Raises:
         ValueError: The text is no type that a field can have.
     """
+    if text == BINARY.name:
+        return BINARY
     tokens = _Tokens(text)
     found = tokens.type_of("the type")
     tokens.require_end()

@@ -323,18 +323,14 @@ class UUID(Primitive):
 
 @dataclass(frozen=True)
 class Bytes(Primitive):
-    """Any bytes as a key, as ``ByteArraySerializer`` and ``BytesSerializer`` write them.
+    """Any bytes, as ``ByteArraySerializer`` and ``BytesSerializer`` write them.
 
-    Values have no such serde, because a field cannot be binary.
+    The field of such a value is binary. ``to(topic, value=Bytes())`` writes a new value with a binary field, which a
+    repartition topic does not have.
     """
 
     field_type: ClassVar[str] = "binary"
     key_type: ClassVar[str] = "bytes"
-
-    @property
-    def fields(self) -> Mapping[str, str]:
-        """Raises ValueError: it is a serde of keys."""
-        raise ValueError("Bytes() is a serde of keys, and no serde of values")
 
     def key_text(self, key: bytes) -> str:
         """The bytes in hexadecimal digits; see :meth:`Primitive.key_text`."""
@@ -349,8 +345,15 @@ class Bytes(Primitive):
 
     def _bytes(self, value: Any) -> bytes:
         if not isinstance(value, bytes | bytearray):
-            raise ValueError(f"{value!r} is not bytes")
+            raise ValueError(f"{value!r} is no bytes")
         return bytes(value)
+
+    @property
+    def _some_value(self) -> bytes:
+        return b""
+
+    def _column(self, values: pa.Array) -> pa.Array:
+        return values
 
 
 KeySerde: TypeAlias = String | Integer | Long | Double | UUID | Bytes | Json

@@ -45,6 +45,8 @@ def process_records(
     subtopology: Subtopology,
     schemas: Mapping[str, Serde],
     records: Sequence[tuple[Origin, Record]],
+    *,
+    acts: bool,
 ) -> dict[Origin, Results]:
     """Compute what a sub-topology without state makes of records. Nothing is written.
 
@@ -54,13 +56,14 @@ def process_records(
         subtopology: The sub-topology that reads the records.
         schemas: The serdes of the repartition topics.
         records: The records, each with the topic, partition and offset that the plan sees.
+        acts: Whether the functions of ``foreach`` and ``peek`` are called.
 
     Returns:
         The results of each record. A record that an operation leaves out has none.
     """
     found: dict[Origin, Results] = {origin: Results([], []) for origin, _ in records}
     outputs = outputs_of(pipeline, subtopology)
-    planner = plan_of(subtopology).planner()
+    planner = plan_of(subtopology).planner(acts=acts)
     raw = _raw(spark, records)
     for source in subtopology.sources:
         of_topic = raw.where(F.col("topic") == pipeline.topology.decorate(source.topic))

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from streamplan.errors import StreamplanError
+from streamplan.errors import Refused
 from streamplan.java import require_java
 from streamplan.settings import PACKAGE
 
@@ -69,7 +69,7 @@ def submit_environment(environment: Mapping[str, str], *, local: bool = False) -
         local: Whether Spark runs on this machine alone, see :func:`local_spark_variables`.
 
     Raises:
-        StreamplanError: This environment has no PySpark; or ``local``, and this machine has no fit Java.
+        Refused: This environment has no PySpark; or ``local``, and this machine has no fit Java.
     """
     variables = {**environment, **(local_spark_variables(environment) if local else {})}
     bin_directory = str(Path(sys.executable).parent)
@@ -100,7 +100,7 @@ def local_spark_variables(environment: Mapping[str, str]) -> dict[str, str]:
         environment: Where Java is looked for: ``JAVA_HOME``, then ``PATH``.
 
     Raises:
-        StreamplanError: This machine has no fit Java or no PySpark.
+        Refused: This machine has no fit Java or no PySpark.
     """
     return {
         "PYSPARK_PYTHON": sys.executable,
@@ -117,12 +117,12 @@ def pyspark_home() -> Path:
     PySpark is not imported: that would take a second.
 
     Raises:
-        StreamplanError: PySpark is not installed.
+        Refused: PySpark is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     for location in (spec.submodule_search_locations or ()) if spec else ():
         return Path(location)
-    raise StreamplanError(
+    raise Refused(
         "PySpark",
         expected="installed",
         observed="not found",

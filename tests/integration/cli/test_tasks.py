@@ -53,7 +53,7 @@ def test_tasks_shows_the_aggregator_and_the_lag_of_each_task(
 
 def shown(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[str, str]]:
     """The first paragraph of the command's output as one line, and the lag of each stream task."""
-    assert main(["tasks", "--pipeline", "skewed", "--bootstrap-servers", bootstrap_servers]) == 0
+    assert main(["tasks", "skewed", "--bootstrap-servers", bootstrap_servers]) == 0
     told = capsys.readouterr().out
     heading, _, table = told.partition("Stream tasks")
     rows = [line.split() for line in table.splitlines() if line.strip()[:1].isdigit()]

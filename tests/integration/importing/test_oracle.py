@@ -21,6 +21,11 @@ MISLEADING = "a grouping with a name like a generated one"
 FILLED = (
     (r'Json\("TODO:[^"]*"\)', 'Json("count bigint")'),
     (r'(state|schema)="TODO:[^"]*"', r'\1="count bigint"'),
+    (r'\.foreach\("TODO:[^"]*"', ".foreach(len"),
+    (
+        r'\.flat_map_values\("TODO:[^"]*", \{"TODO": "TODO:[^"]*"\}',
+        '.flat_map_values("array(count)", {"count": "element"}',
+    ),
     (r"\.process\(Processor,", '.process(type("Mine", (Processor,), {"__module__": "mine", "process": len}),'),
     (r'TimeWindows\("TODO:[^"]*"\)', 'TimeWindows("1 minute")'),
     (r'\.aggregate\(\{"TODO": "TODO:[^"]*"\}', '.aggregate({"count": "sum(count)"}'),
@@ -33,6 +38,7 @@ FILLED = (
     (r'\{"TODO": "TODO:[^"]*"\}', '{"count": "count"}'),
     (r'"TODO:[^"]*"', '"count"'),
     (r": 0,  # TODO.*", ": 2,"),
+    (r'\.to\("count", topics=\("count",\)', '.to("\'a\'", topics=("a", "b")'),
 )
 """What a person may write for each TODO."""
 
@@ -142,6 +148,19 @@ def for_each(jvm: Any, builder: Any) -> None:
     builder.stream("orders").foreach(function("kstream.ForeachAction"))
 
 
+def printed(jvm: Any, builder: Any) -> None:
+    builder.stream("orders").print(jvm.org.apache.kafka.streams.kstream.Printed.toSysOut())
+
+
+def split_in_turn(jvm: Any, builder: Any) -> None:
+    """What a branch goes through is declared before the next branch (``Branched.withConsumer``)."""
+    branches = builder.stream("orders").split().branch(predicate())
+    streams = branches.noDefaultBranch()
+    streams.get("KSTREAM-BRANCH-00000000011").mapValues(mapper()).to("first")
+    branches.branch(predicate())
+    streams.get("KSTREAM-BRANCH-00000000012").to("second")
+
+
 def table_mapped(jvm: Any, builder: Any) -> None:
     builder.stream("orders").groupByKey().count().mapValues(mapper()).filter(predicate()).toStream().to("counts")
 
@@ -169,17 +188,23 @@ def pattern(jvm: Any, builder: Any) -> None:
     builder.stream(jvm.java.util.regex.Pattern.compile("orders-.{2}")).to("all-orders")
 
 
+DECLARED = {
+    split: "KSTREAM-BRANCH-00000000011: which records it takes",
+    split_in_turn: "KSTREAM-BRANCH-00000000012: which records it takes",
+    named_split: "by-size-: whether it is split(): the application named it",
+    flat_map_values: "KSTREAM-FLATMAPVALUES-0000000001: the array of whose elements it makes records",
+    flat_map_values_by_key: "KSTREAM-FLATMAPVALUES-0000000001: the array of whose elements it makes records",
+    for_each: "KSTREAM-FOREACH-0000000001: the function that it calls",
+    printed: "KSTREAM-PRINTER-0000000001: its label, and whether it prints to a file",
+}
+"""The file has the operation. A person writes what it does."""
+
 SAME = {
-    split: "KSTREAM-BRANCH-00000000010: which records it takes",
-    named_split: "by-size-: what it does: the application named it",
-    flat_map_values: "KSTREAM-FLATMAPVALUES-0000000001: The language does not have flatMapValues()",
-    for_each: "KSTREAM-FOREACH-0000000001: what stands for it. The language does not have foreach()",
     table_mapped: "KTABLE-MAPVALUES-0000000003: The language does not have mapValues() of a table",
 }
 """The file has the same topology, with something else in the place of the operation."""
 
 OTHER = {
-    flat_map_values_by_key: "KSTREAM-FLATMAPVALUES-0000000001: The language does not have flatMapValues()",
     global_table: "KSTREAM-SOURCE-0000000002: a global table of rates",
     stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",
     suppressed: "KTABLE-SUPPRESS-0000000003: The language does not have suppress()",
@@ -198,6 +223,15 @@ def imported_from(jvm: Any, declare: Callable[[Any, Any], None]) -> tuple[str, I
 
 def listed(imported: ImportedApplication) -> list[str]:
     return [f"{missing.node}: {missing.what}" for missing in imported.missing]
+
+
+@pytest.mark.parametrize(("declare", "told"), DECLARED.items(), ids=lambda part: getattr(part, "__name__", ""))
+def test_an_operation_without_state_is_declared_as_the_library_has_it(jvm: Any, declare: Any, told: str) -> None:
+    described, imported = imported_from(jvm, declare)
+    assert any(line.startswith(told) for line in listed(imported))
+    assert not any("The language does not have" in line for line in listed(imported))
+    assert run(imported.text) == described
+    assert imported.is_verified
 
 
 @pytest.mark.parametrize(("declare", "told"), SAME.items(), ids=lambda part: getattr(part, "__name__", ""))

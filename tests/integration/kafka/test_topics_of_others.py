@@ -19,7 +19,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import TaskOwnership, stop_application
 from streamplan.kafka.topics import apply_topics, delete_topics, observe_topics, resolve_pipeline
-from streamplan.maintenance.reset import apply_reset, plan_reset
+from streamplan.maintenance.reset import Resetter
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER
@@ -87,9 +87,10 @@ def test_it_is_left_as_it_is(
     judged = [spec.name for spec in application.topics if CompactionCheck().applies_to(application) is None]
     assert theirs in judged  # it is known, and the check passes over it
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path)})
-    planned = plan_reset(pipeline, brokers, settings)
+    reset = Resetter(pipeline, brokers, settings, shown.append)
+    planned = reset.observe()
     assert (theirs in planned.kept, theirs in planned.topics) == (True, False)
-    apply_reset(pipeline, brokers, settings, planned, report=shown.append)
+    reset.apply(planned.written())
     assert settings_of(admin, theirs) == before
     assert {number: found.high_watermark for number, found in cluster.offsets(theirs).items()} == {0: 1, 1: 0, 2: 0}
 
@@ -113,7 +114,8 @@ def test_a_count_that_its_owner_changed_is_told_before_anything_starts(
     with pytest.raises(Refused, match=rf"partitions: expected 4, observed 3.*{theirs}=4.*{pipeline.name}_reset makes"):
         apply_topics(brokers, pipeline)
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path)})
-    apply_reset(pipeline, brokers, settings, plan_reset(pipeline, brokers, settings), report=lambda line: None)
+    reset = Resetter(pipeline, brokers, settings)
+    reset.apply(reset.observe().written())
     changed = resolve_pipeline(pipeline, brokers)
     assert {spec.partitions for spec in changed.topics()} == {4}
     assert len(apply_topics(brokers, pipeline).agree) == 4

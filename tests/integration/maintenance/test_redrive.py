@@ -26,9 +26,9 @@ from streamplan.kafka.topics import apply_topics
 from streamplan.kafka.transactions import Fenced, open_producer
 from streamplan.maintenance import redrive as redriving
 from streamplan.maintenance import redriven_records
-from streamplan.maintenance.redrive import apply_redrive, observe_redrive
+from streamplan.maintenance.redrive import Redriver
 from streamplan.maintenance.redrive_plan import Choice, RedrivePlan, Verdict
-from streamplan.maintenance.reset import apply_reset, plan_reset
+from streamplan.maintenance.reset import Resetter
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.observability.lookup import DeadLetterView, newest_dead_letters
@@ -118,18 +118,26 @@ class Application:
         return newest_dead_letters(application_of(pipeline), self.cluster, 100)
 
     def plan(self, pipeline: Pipeline, choice: Choice | None = None) -> RedrivePlan:
-        return observe_redrive(pipeline, self.brokers, self.settings, self.spark, choice or Choice())
+        spark, choice = self.spark, choice or Choice()
+        return Redriver(pipeline, self.brokers, self.settings, spark=spark, choice=choice).observe()
 
     def redrive(self, pipeline: Pipeline, plan: RedrivePlan) -> list[str]:
         said: list[str] = []
-        apply_redrive(
-            pipeline, self.brokers, self.settings, self.spark, plan, by="ann", run="a run", report=said.append
-        )
+        Redriver(
+            pipeline,
+            self.brokers,
+            self.settings,
+            said.append,
+            spark=self.spark,
+            choice=Choice(),
+            by="ann",
+            run="a run",
+        ).apply(plan.written())
         return said
 
     def reset(self, pipeline: Pipeline) -> None:
-        plan = plan_reset(pipeline, self.brokers, self.settings)
-        apply_reset(pipeline, self.brokers, self.settings, plan, report=lambda line: None)
+        reset = Resetter(pipeline, self.brokers, self.settings)
+        reset.apply(reset.observe().written())
 
     def close(self, pipeline: Pipeline) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})

@@ -29,7 +29,7 @@ from streamplan.kafka.groups import set_positions
 from streamplan.kafka.topics import apply_topics, delete_records
 from streamplan.maintenance import repartition as moving
 from streamplan.maintenance.repartition import Repartitioner
-from streamplan.maintenance.reset import plan_reset
+from streamplan.maintenance.reset import Resetter
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.processor_topology import TaskId
@@ -94,8 +94,8 @@ def move_of(app: TransactionalApplication, settings: Settings) -> Repartitioner:
 
 def moved(app: TransactionalApplication, settings: Settings) -> list[str]:
     said: list[str] = []
-    move = move_of(app, settings)
-    move.apply(move.observe().written(), report=said.append)
+    move = replace(move_of(app, settings), report=said.append)
+    move.apply(move.observe().written())
     return said
 
 
@@ -368,7 +368,7 @@ def test_between_the_steps_neither_deployment_nor_reset_goes_ahead(
     with pytest.raises(Refused, match=r"are being moved.*Nothing was created"):
         apply_topics(Brokers(after.bootstrap_servers), after.pipeline)
     with pytest.raises(Refused, match="are being moved"):
-        plan_reset(after.pipeline, Brokers(after.bootstrap_servers), settings)
+        Resetter(after.pipeline, Brokers(after.bootstrap_servers), settings).observe()
     assert move_of(after, settings).observe().begun
     moved(after, settings)
     verify(before, after, settings)
@@ -462,7 +462,7 @@ def test_final_results_are_not_moved_to_stream_tasks_with_another_time(windows: 
     for partitions in (1, 3):
         windows.declare("sales-2", partitions=partitions, moved=True)
         with pytest.raises(Refused, match="which final results were passed"):
-            windows.move().apply({"sources": [], "internal": []}, report=lambda line: None)
+            windows.move().apply({"sources": [], "internal": []})
     assert cluster.committed_positions(group) == before
     assert not KafkaCluster(windows.brokers).topics([windows.tried.named("sales-2")])
     windows.declare("sales")
@@ -488,7 +488,7 @@ def test_with_as_many_partitions_as_before_final_results_and_the_time_of_idle_ta
 
     windows.declare("sales-2", moved=True)
     move = windows.move()
-    move.apply(move.observe().written(), report=lambda line: None)
+    move.apply(move.observe().written())
     windows.sell("sales-2", ("a", 9), ("b", 0), ("a", 18), ("b", 18), ("a", 30), ("b", 30))
     windows.drain()
     assert windows.results() == sorted([*first, ("a", 18, 1), ("b", 18, 1)])

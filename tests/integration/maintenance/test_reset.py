@@ -17,12 +17,11 @@ from streamplan.checks import check_named
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.cli import main
-from streamplan.cli import reset as console
 from streamplan.errors import Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance import reset as resetting
-from streamplan.maintenance.reset import apply_reset, plan_reset
+from streamplan.maintenance.reset import Resetter
 from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.reports.check_context import check_context
 from streamplan.reports.results import state_files
@@ -80,13 +79,13 @@ def totals(app: TransactionalApplication, settings: Settings) -> Outcome:
 
 
 def plan_of(app: TransactionalApplication, settings: Settings) -> ResetPlan:
-    return plan_reset(app.pipeline, Brokers(app.bootstrap_servers), settings)
+    return Resetter(app.pipeline, Brokers(app.bootstrap_servers), settings).observe()
 
 
 def reset(app: TransactionalApplication, settings: Settings, plan: ResetPlan | None = None) -> list[str]:
     said: list[str] = []
     plan = plan or plan_of(app, settings)
-    apply_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, plan, report=said.append)
+    Resetter(app.pipeline, Brokers(app.bootstrap_servers), settings, said.append).apply(plan.written())
     return said
 
 
@@ -183,9 +182,10 @@ def refused(app: TransactionalApplication, settings: Settings, reason: str) -> N
 
 
 def test_refused_while_a_run_is_active(app: TransactionalApplication, settings: Settings) -> None:
-    runs = [f"{app.pipeline.name}_aggregator"]
-    with pytest.raises(Refused, match=f"an active run of {runs[0]}"):
-        plan_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, runs=runs)
+    run = f"{app.pipeline.name}_aggregator"
+    reset = Resetter(app.pipeline, Brokers(app.bootstrap_servers), settings, is_active=lambda dag_id: dag_id == run)
+    with pytest.raises(Refused, match=f"an active run of {run}"):
+        reset.observe()
 
 
 def test_refused_while_a_registered_aggregator_lives(app: TransactionalApplication, settings: Settings) -> None:
@@ -241,7 +241,7 @@ def test_an_aggregator_that_was_killed_is_waited_for(
         aggregator.kill()
         aggregator.wait(300)
     said: list[str] = []
-    plan = plan_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, report=said.append)
+    plan = Resetter(app.pipeline, Brokers(app.bootstrap_servers), settings, said.append).observe()
     assert not plan.empty
     assert "until streamplan:a-host:1:x on" in said[0]
 
@@ -285,13 +285,13 @@ def test_by_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("streamplan.registry.pipeline_named", {app.pipeline.name: app.pipeline}.__getitem__)
-    command = ["reset", "--pipeline", app.pipeline.name, "--bootstrap-servers", app.bootstrap_servers]
-    assert main(command) == 1
+    command = ["reset", app.pipeline.name, "--bootstrap-servers", app.bootstrap_servers]
+    assert main(command) == 78
     printed = capsys.readouterr()
     assert f"topic {app.changelog}: at most" in printed.out
     assert "--yes" in printed.err
-    monkeypatch.setattr(console, "is_confirmed", lambda *_, **__: False)
-    assert main(command) == 1
+    monkeypatch.setattr("streamplan.cli.operation.is_confirmed", lambda *_, **__: False)
+    assert main(command) == 78
     assert "Nothing was deleted" in capsys.readouterr().out
     assert not plan_of(app, settings).empty
     assert main([*command, "--yes"]) == 0
@@ -304,4 +304,4 @@ def test_brokers_away(settings: Settings) -> None:
     from streamplan.registry import pipeline_named
 
     with pytest.raises(StreamplanError, match=r"127\.0\.0\.1:1"):
-        plan_reset(pipeline_named("orders"), Brokers("127.0.0.1:1"), settings)
+        Resetter(pipeline_named("orders"), Brokers("127.0.0.1:1"), settings).observe()

@@ -30,8 +30,7 @@ from streamplan.kafka.groups import set_positions
 from streamplan.kafka.task_ownership import TaskOwnership, stop_application
 from streamplan.kafka.topics import apply_topics, delete_records
 from streamplan.maintenance import upgrade
-from streamplan.maintenance.reset import apply_reset, plan_reset
-from streamplan.maintenance.reset_plan import ResetPlan
+from streamplan.maintenance.reset import Resetter
 from streamplan.maintenance.upgrade import Upgrader
 from streamplan.maintenance.upgrade_plan import Comparison, Stage, StoreComparison
 from streamplan.model.committed_positions import latest_generation
@@ -423,10 +422,11 @@ def test_a_reset_of_what_was_built_leaves_the_application_that_runs_alone(shop: 
     paths.verified_store.write_text("what was verified of the old application")
     before = KafkaCluster(shop.brokers).committed_positions(shop.old)
 
-    plan = plan_reset(begun, shop.brokers, shop.settings)
+    reset = Resetter(begun, shop.brokers, shop.settings, shop.said.append)
+    plan = reset.observe()
     assert f"topic `{staging}`: at most 1 records" in plan.text
     assert f"`{shop.old}` goes on" in plan.text
-    apply_reset(begun, shop.brokers, shop.settings, ResetPlan.read(plan.written()), report=shop.said.append)
+    reset.apply(plan.written())
     cluster = KafkaCluster(shop.brokers)
     assert cluster.committed_positions(shop.new) == {}
     assert cluster.topics([staging, shop.paid]).keys() == {shop.paid}
@@ -448,7 +448,7 @@ def test_a_reset_between_the_two_commits_of_a_switch_is_refused(shop: Shop, begu
         set_positions(shop.brokers, application, offsets, metadata=metadata)
     assert shop.upgrader(begun).observe().stage is Stage.HALFWAY
     with pytest.raises(Refused, match=f"that neither does, because a switch has stopped halfway.*{shop.name}_upgrade"):
-        plan_reset(begun, shop.brokers, shop.settings)
+        Resetter(begun, shop.brokers, shop.settings).observe()
 
 
 STEPS = (

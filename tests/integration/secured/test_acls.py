@@ -25,7 +25,7 @@ from streamplan.kafka.task_ownership import TaskOwnership, stop_application
 from streamplan.kafka.test_data import produce
 from streamplan.kafka.topics import apply_topics, delete_records, delete_topics
 from streamplan.maintenance.evolution import observe_evolution
-from streamplan.maintenance.reset import apply_reset, plan_reset
+from streamplan.maintenance.reset import Resetter
 from streamplan.maintenance.upgrade import Upgrader
 from streamplan.model.acls import AclEntry, Role, required_acls
 from streamplan.model.pipeline import Pipeline, TestData
@@ -108,8 +108,8 @@ class Secured:
             ownership.claim({0: False, 1: False})
         stop_application(self.pipeline, brokers)
         delete_records(brokers, self.pipeline.topology.decorate("quantities-repartition"), {0: 0})
-        plan = plan_reset(self.pipeline, brokers, self.settings)
-        apply_reset(self.pipeline, brokers, self.settings, plan, report=lambda line: None)
+        reset = Resetter(self.pipeline, brokers, self.settings)
+        reset.apply(reset.observe().written())
 
     def delete_all(self) -> None:
         """As before the first deployment."""

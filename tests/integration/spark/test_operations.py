@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from streamplan.errors import CouldNotLook
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.operations import StreamJoin
@@ -21,9 +22,10 @@ from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.serdes.subscriptions import parse_combined_key
+from streamplan.spark.recount.recount import recount
 from streamplan.spark.state import restore
 
-from tests.support.tried_topology import EPOCH, SALE, Tried, sale
+from tests.support.tried_topology import EPOCH, MINUTE, SALE, Tried, sale
 
 
 @pytest.fixture(
@@ -83,6 +85,88 @@ def test_operations_without_state_in_several_branches(tried: Tried) -> None:
         ("sales", "the value is not JSON"),
     ]
     assert any("passed 6, least -1" in line for line in tried.lines), tried.lines
+
+
+@restored
+def test_exclusive_branches_values_of_one_record_and_functions_for_what_they_do(tried: Tried, tmp_path: Path) -> None:
+    topology, named = tried.topology, tried.named
+    told = tmp_path / "told"
+
+    def tell(record: Any) -> None:
+        with told.open("a") as lines:
+            lines.write(f"{record.record.key}\n")
+
+    def is_large(record: Any) -> bool:
+        return bool(record.amount >= 10)
+
+    sales = topology.stream(named("sales"), value=SALE)
+    branches = (
+        sales.split(name="sales-").branch("not paid", name="open").branch(is_large, name="large").default_branch()
+    )
+    of_shops = (named("open-y"), named("open-z"))
+    branches["sales-open"].to(f"concat('{named('open-')}', shop)", topics=of_shops)
+    branches["sales-large"].peek(tell, on_error="stop").to(named("large"))
+    steps = branches["sales-0"].flat_map_values("sequence(1, amount)", {"step": "element"})
+    steps.filter_not("step = 2").to(named("steps"))
+    steps.group_by_key().count(store="steps-per-key")
+    sales.foreach(tell, on_error="stop")
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 3), 1), ("b", sale("y", 10), 2), ("c", sale("y", 11, paid=False), 3)])
+    tried.produce("sales", [("d", b"no JSON", 4), ("e", sale("z", None, paid=False), 5), ("f", sale("z", None), 6)])
+    tried.produce("sales", [("g", sale("x", 1, paid=False), 7)])
+    tried.drain()
+    assert tried.records("open-y") == [("c", sale("y", 11, paid=False))]
+    assert tried.records("open-z") == [("e", sale("z", None, paid=False))]
+    assert tried.records("large") == [("b", sale("y", 10))]
+    assert tried.records("steps") == [("a", {"step": 1}), ("a", {"step": 3})]
+    counts = tried.read(topology.changelog_topic("steps-per-key"))
+    assert {m.key(): m.value() for m in counts} == {b"a": big_endian(3)}
+    of_function, of_topic, of_json = (reason for _, reason in tried.dead_letters())
+    assert "is_large raised TypeError" in of_function
+    assert of_topic == f"the topic {named('open-x')} is none of {', '.join(of_shops)}"
+    assert of_json == "the value is not JSON"
+    assert Counter(told.read_text().split()) == Counter("abcefg" + "b")
+    brokers = Brokers(tried.bootstrap_servers)
+    rows = recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
+    assert [row for row in rows if not row.agrees] == []
+    assert Counter(told.read_text().split()) == Counter("abcefg" + "b")  # a recount calls no such function
+
+
+@both_ways
+def test_told_timestamps_stay_when_the_state_is_restored(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    later = "record.timestamp + interval 100 seconds"
+    rates = topology.table(named("rates"), value=Json("rate bigint"), store="rates", timestamp=later)
+    value = Json("amount bigint, at timestamp")
+    sales = topology.stream(named("sales"), value=value, timestamp="at")
+    sales.join(rates, {"amount": "amount", "rate": "table.rate"}).to(named("rated"))
+    windows = topology.stream(named("views"), value=value, timestamp=lambda view: view.at).group_by_key()
+    windows.windowed_by(TimeWindows("1 minute", grace="1 hour")).count(store="views-per-minute")
+    tried.create_topics()
+
+    def at(second: int, amount: int) -> dict[str, Any]:
+        return {"amount": amount, "at": EPOCH + 1000 * second}
+
+    tried.produce("rates", [("k", {"rate": 7}, 0)])
+    tried.produce("views", [("k", at(60, 1), 0), ("k", {"amount": 2}, 0)])
+    tried.drain()
+    tried.produce("sales", [("k", at(99, 1), 5000), ("k", at(150, 2), 5000)])
+    tried.produce("views", [("k", at(119, 1), 5000), ("k", at(120, 1), 5000)])
+    tried.drain()
+    (rated,) = tried.read(named("rated"))
+    assert json.loads(rated.value()) == {"amount": 2, "rate": 7}  # the row is told to be of second 100
+    assert rated.timestamp()[1] == EPOCH + 150_000
+    (rate,) = tried.read(topology.changelog_topic("rates"))
+    assert rate.timestamp()[1] == EPOCH + 100_000
+    counts = {m.key(): m.value() for m in tried.read(topology.changelog_topic("views-per-minute"))}
+    starts = {(int.from_bytes(key[-12:-4], "big") - EPOCH) // MINUTE: value for key, value in counts.items()}
+    assert starts == {1: big_endian(2), 2: big_endian(1)}
+    ((source, reason),) = tried.dead_letters()
+    assert source == "views"
+    assert reason.endswith("told no timestamp")
+    brokers = Brokers(tried.bootstrap_servers)
+    with pytest.raises(CouldNotLook, match="depends on when a table's row came"):  # all else agrees
+        recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
 
 
 @restored

@@ -20,7 +20,7 @@ from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics, delete_records, delete_topics
-from streamplan.maintenance.reset import apply_reset, plan_reset
+from streamplan.maintenance.reset import Resetter
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
@@ -376,8 +376,8 @@ def test_after_a_reset_what_was_written_before_is_not_counted(passing: ByHand, t
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path)})
     passing.write(passing.sink, A, B, C, D)
     assert passing.wrong() == ""
-    plan = plan_reset(passing.pipeline, passing.brokers, settings)
-    apply_reset(passing.pipeline, passing.brokers, settings, plan, report=lambda line: None)
+    reset = Resetter(passing.pipeline, passing.brokers, settings)
+    reset.apply(reset.observe().written())
     passing.write(passing.sink, A, B, C, D)
     with pytest.raises(CouldNotLook, match=r"4 records that are there once more.*an earlier run"):
         passing.rows()  # nobody says where the application began

@@ -15,7 +15,7 @@ def doctor(home: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_stack_that_is_up_has_no_problem(stack: Stack, doctor: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--pipeline", "orders"]) == 0
+    assert main(["doctor", "orders"]) == 0
     lines = capsys.readouterr().out.splitlines()
     well = [" ".join(line.split()[1:]) for line in lines if line.startswith("ok ")]
     for begin in (
@@ -42,7 +42,7 @@ def test_what_does_not_run_is_a_problem_with_a_remedy(
     assert stack.kafka.stop(2)
     assert stack.kafka.stop(1)
     try:
-        assert main(["doctor", "--pipeline", "orders"]) == 1
+        assert main(["doctor", "orders"]) == 1
     finally:
         stack.kafka.up()
     (told,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("problem")]

@@ -13,7 +13,7 @@ from streamplan.kafka.topics import apply_topics
 from streamplan.local.airflow import USER
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
-from streamplan.maintenance.reset import apply_reset, plan_reset
+from streamplan.maintenance.reset import Resetter
 from streamplan.pipelines.orders import order
 from streamplan.registry import pipeline_named
 
@@ -170,7 +170,8 @@ def test_a_dead_letter_is_processed_again_in_the_name_of_who_approved_it(stack: 
         assert mark["streamplan.redriven.by"] == USER.encode()
         assert mark["streamplan.redriven.run"] == run.encode()
     finally:  # a later deployment counts the order, too
-        apply_reset(ORDERS, brokers, stack.settings, plan_reset(ORDERS, brokers, stack.settings), report=print)
+        reset = Resetter(ORDERS, brokers, stack.settings, print)
+        reset.apply(reset.observe().written())
 
 
 def test_more_partitions_without_a_declaration_says_what_to_declare(stack: Stack) -> None:

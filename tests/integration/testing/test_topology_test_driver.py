@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from streamplan.pipelines.alerts import PIPELINE as ALERTS
 from streamplan.pipelines.enriched import PIPELINE as ENRICHED
 from streamplan.pipelines.orders import PIPELINE as ORDERS
 from streamplan.serdes.json import Json
-from streamplan.serdes.primitive import Long, String
+from streamplan.serdes.primitive import UUID, Bytes, Long, String
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey, as_text
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
@@ -378,3 +379,193 @@ def test_what_an_expression_makes_passes_a_repartition_topic_or_is_a_dead_letter
     assert {(value["seen"], value["days"]) for value in totals.values()} == {(1, 1)}
     reason = "a moment of the value is not in the years 1 to 9999"
     assert [(letter.key, letter.reason) for letter in driver.dead_letters] == [("late", reason), ("last", reason)]
+
+
+def test_a_function_is_called_once_with_each_record_whatever_comes_behind_it(drive: Drive, tmp_path: Path) -> None:
+    """Several outputs come of the records, and two of them are computed from one micro-batch."""
+    told, shown = tmp_path / "told", tmp_path / "shown"
+
+    def tell(file: Path) -> Callable[[Any], None]:
+        def write(record: Any) -> None:
+            if record.amount == 13:
+                raise LookupError("an unlucky amount")
+            with file.open("a") as lines:
+                lines.write(f"{record.record.key} {record.shop} {record.amount}\n")
+
+        return write
+
+    def declare(topology: Topology, read: Any) -> None:
+        seen = read.filter("amount > 0").peek(tell(told))
+        seen.filter("amount > 10").to("large")
+        seen.filter_not("amount > 10").to("small")
+        seen.group_by_key().count(store="sales-per-key")
+        read.foreach(tell(shown), on_error="reject")
+
+    driver = drive(sales(declare, large=2, small=2))
+    with driver.micro_batch():
+        for amount in (5, 13, 20):
+            driver.pipe("sales", {"shop": "north", "amount": amount}, key="k")
+        driver.pipe("sales", b"no JSON", key="k")
+    driver.pipe("sales", {"shop": "south", "amount": -1}, key="k")
+    assert told.read_text().splitlines() == ["k north 5", "k north 20"]
+    assert shown.read_text().splitlines() == ["k north 5", "k north 20", "k south -1"]
+    assert [record.value["amount"] for record in driver.output("large")] == [13, 20]
+    assert [record.value["amount"] for record in driver.output("small")] == [5]
+    assert driver.store("sales-per-key")["k"] == 3
+    reasons = Counter(letter.reason.partition(" raised ")[2].partition(" in ")[0] for letter in driver.dead_letters)
+    assert reasons == {"LookupError": 2, "": 1}  # of peek and of foreach; and the value that is not JSON
+
+
+def test_told_timestamps_are_those_of_everything_that_follows(drive: Drive) -> None:
+    topology = Topology("told")
+    value = Json("id string, at timestamp")
+    orders = topology.stream("orders", value=value, timestamp="at")
+    refunds = topology.stream("refunds", value=value, timestamp=lambda refund: refund.at)
+    orders.merge(refunds).map_values({"id": "id", "time": "record.timestamp"}).to("both")
+    orders.group_by_key().windowed_by(TimeWindows("1 hour")).count(store="orders-per-hour")
+    pipeline = Pipeline("told", topology, "", {"orders": 1, "refunds": 1, "both": 1})
+    driver = drive(pipeline)
+    with driver.micro_batch():
+        driver.pipe("orders", {"id": "1", "at": "2026-01-01T10:00:00Z"}, key="k", at="12:00")
+        driver.pipe("orders", {"id": "2", "at": "2026-01-01T11:30:00.1239Z"}, key="k", at="12:00")
+        driver.pipe("refunds", {"id": "3", "at": "2026-01-01T10:59:00Z"}, key="k", at="12:00")
+        driver.pipe("refunds", {"id": "4", "at": "2026-01-01T10:05:00Z"}, key="k", at="12:00")  # late in its topic
+        for topic in ("orders", "refunds"):
+            driver.pipe(topic, {"id": "none"}, key="k", at="12:00")
+            driver.pipe(topic, {"id": "before", "at": "1969-12-31T23:59:59.999Z"}, key="k", at="12:00")
+            driver.pipe(topic, None, key="k", at="12:00")
+    both = driver.output("both")
+    assert [(record.value["id"], f"{record.timestamp:%H:%M:%S.%f}") for record in both] == [
+        ("1", "10:00:00.000000"),
+        ("3", "10:59:00.000000"),
+        ("4", "10:05:00.000000"),
+        ("2", "11:30:00.123000"),
+    ]
+    assert both[-1].value["time"] == "2026-01-01T11:30:00.123Z"
+    counts = driver.store("orders-per-hour")
+    assert {f"{window.start:%H:%M}": count for window, count in counts.items()} == {"10:00": 1, "11:00": 1}
+    letters = Counter(
+        (letter.topic, letter.reason.partition("told ")[2] or letter.reason) for letter in driver.dead_letters
+    )
+    assert letters == {
+        ("orders", "the timestamp is missing"): 2,
+        ("orders", "the timestamp -1 is negative"): 1,
+        ("refunds", "no timestamp"): 2,
+        ("refunds", "-1: the timestamp -1 is negative"): 1,
+    }
+    assert {f"{letter.timestamp:%H:%M}" for letter in driver.dead_letters} == {"12:00"}  # those of the records
+
+
+def test_a_record_goes_to_its_topic_and_one_of_an_unknown_topic_is_a_dead_letter(drive: Drive) -> None:
+    topology = Topology("routed")
+    sales = topology.stream("sales", value=SALE)
+    sales.to("concat('sales-', shop)", topics=("sales-north", "sales-south"))
+    sales.filter("amount > 1").to("large")
+    driver = drive(Pipeline("routed", topology, "", {"sales": 1, "sales-north": 3, "sales-south": 1, "large": 1}))
+    with driver.micro_batch():
+        for shop in ("north", "south", "west", None, "north"):
+            driver.pipe("sales", {"shop": shop, "amount": 1}, key="k")
+        driver.pipe("sales", b"no JSON", key="k")
+    assert [record.value["shop"] for record in driver.output("sales-north")] == ["north", "north"]
+    assert [record.value["shop"] for record in driver.output("sales-south")] == ["south"]
+    assert Counter(letter.reason for letter in driver.dead_letters) == Counter(
+        [
+            "the topic sales-west is none of sales-north, sales-south",
+            "the topic is null",
+            "the value is not JSON",
+        ]
+    )
+    assert driver.output("large") == []
+
+
+def test_values_of_bytes_pass_and_are_seen_and_written(drive: Drive) -> None:
+    topology = Topology("blobs")
+    icons = topology.table("icons", value=Bytes(), store="icons")
+    blobs = topology.stream("blobs", value=Bytes())
+    blobs.filter("length(value) > 2").to("long")
+    blobs.filter(lambda blob: blob.value is not None and blob.value[:1] == b"\xff").repartition(name="again").to("ff")
+    blobs.map_values({"hex": "hex(value)"}).to("digits")
+    blobs.map_values({"value": "substring(value, 1, 1)"}).to("firsts", value=Bytes())
+    blobs.join(icons, {"icon": "hex(table.value)", "size": "length(value)"}).to("joined")
+    topics = ("icons", "blobs", "long", "ff", "digits", "firsts", "joined")
+    driver = drive(Pipeline("blobs", topology, "", dict.fromkeys(topics, 1)))
+    driver.pipe("icons", b"\0\x01", key="k")
+    for value in (b"\xff\0\x01", b"", None, b"\xfe"):
+        driver.pipe("blobs", value, key="k")
+    values = {topic: [record.value for record in driver.output(topic)] for topic in topics[2:]}
+    assert values == {
+        "long": [b"\xff\0\x01"],
+        "ff": [b"\xff\0\x01"],
+        "digits": [{"hex": "FF0001"}, {"hex": ""}, None, {"hex": "FE"}],
+        "firsts": [b"\xff", b"", None, b"\xfe"],
+        "joined": [{"icon": "0001", "size": 3}, {"icon": "0001", "size": 0}, {"icon": "0001", "size": 1}],
+    }
+    assert driver.store("icons")["k"] == b"\0\x01"
+    assert driver.dead_letters == []
+
+
+def test_a_value_that_a_serde_does_not_write_is_a_dead_letter_and_others_are_written(drive: Drive) -> None:
+    def declare(topology: Topology, read: Any) -> None:
+        read.map_values({"value": "shop"}).to("texts", value=String())
+        read.map_values({"value": "amount"}).to("numbers", value=Long())
+        read.map_values({"value": "shop"}).to("ids", value=UUID())
+
+    driver = drive(sales(declare, texts=1, numbers=1, ids=1))
+    one = "0a1b2c3d-0000-4000-8000-00000000ffff"
+    driver.pipe("sales", {"shop": "nörd", "amount": -2}, key="k")
+    driver.pipe("sales", {"shop": one}, key="k")
+    driver.pipe("sales", None, key="k")
+    values = {topic: [record.value for record in driver.output(topic)] for topic in ("texts", "numbers", "ids")}
+    assert values == {"texts": ["nörd", one, None], "numbers": [-2, None, None], "ids": [one, None]}
+    (letter,) = driver.dead_letters
+    assert letter.reason == "the value cannot be written: 'nörd' is no UUID"
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        lambda read: read.split().branch("rand() < 0.5"),
+        lambda read: read.map_values({"shop": "shop", "n": "rand()"}).filter("shop > ''").split().branch("n < 0.5"),
+        lambda read: (
+            read.map_values(lambda sale: {"n": sale.amount}, schema="n bigint", deterministic=False)
+            .split()
+            .branch("n < 5")
+        ),
+    ],
+    ids=["a condition", "a field", "a function"],
+)
+def test_branches_that_could_share_a_record_are_refused(drive: Drive, split: Callable[[Any], Any]) -> None:
+    with pytest.raises(Refused, match="need not give the same again"):
+        drive(sales(lambda topology, read: split(read).default_branch().popitem()[1].to("rest"), rest=1))
+
+
+def test_what_is_read_from_a_topic_is_the_same_for_all_branches(drive: Drive) -> None:
+    def declare(topology: Topology, read: Any) -> None:
+        drawn = read.map_values({"amount": "amount", "n": "rand()"}).repartition(name="drawn")
+        for name, branch in drawn.split(name="b-").branch("n < 0.5", name="low").default_branch(name="high").items():
+            branch.to(name)
+
+    driver = drive(sales(declare, **{"b-low": 1, "b-high": 1}))
+    with driver.micro_batch():
+        for amount in range(40):
+            driver.pipe("sales", {"shop": "north", "amount": amount}, key="k")
+    low, high = ([record.value for record in driver.output(topic)] for topic in ("b-low", "b-high"))
+    assert sorted(value["amount"] for value in (*low, *high)) == [*range(40)]
+    assert all(value["n"] < 0.5 for value in low)
+    assert all(value["n"] >= 0.5 for value in high)
+
+
+def test_what_tells_a_timestamp_has_its_type(drive: Drive) -> None:
+    topology = Topology("told")
+    topology.stream("orders", value=Json("id string"), timestamp="concat(id, '')").to("copies")
+    with pytest.raises(Refused, match=r"the timestamp concat.id, ''. is of type string"):
+        drive(Pipeline("told", topology, "", {"orders": 1, "copies": 1}))
+
+
+def test_a_function_for_what_it_does_may_stop_the_application(drive: Drive) -> None:
+    def refuse(record: Any) -> None:
+        raise LookupError("no such shop")
+
+    driver = drive(sales(lambda topology, read: read.foreach(refuse, on_error="stop")))
+    with pytest.raises(StreamplanError):
+        driver.pipe("sales", {"shop": "north", "amount": 1}, key="k")

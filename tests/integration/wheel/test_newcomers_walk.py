@@ -230,7 +230,7 @@ def test_from_the_wheel_to_verified_totals(
     rest = airflow.rest()
     try:
         rest.wait_for_dag("payments_deploy", deadline_seconds=SECONDS)
-        looked = environment.run("streamplan", "doctor", "--pipeline", "payments", cwd=repository, **airflow.variables)
+        looked = environment.run("streamplan", "doctor", "payments", cwd=repository, **airflow.variables)
         assert f"brokers {user.servers}: 2 brokers answer over SASL_SSL" in " ".join(looked.split()), looked
         assert "0 problems" in looked, looked
         assert rest.import_errors() == {}

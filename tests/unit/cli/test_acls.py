@@ -58,5 +58,5 @@ def test_the_list_says_why(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("principal", ["aggregator", "aggregator=alice", "somebody=User:alice"])
 def test_a_principal_in_another_form_is_refused(principal: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["acls", "orders", "--principal", principal]) == 1
+    assert main(["acls", "orders", "--principal", principal]) == 2
     assert "ROLE=TYPE:NAME" in capsys.readouterr().err

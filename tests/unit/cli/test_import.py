@@ -42,19 +42,19 @@ def test_the_file_is_written_and_what_is_missing_is_listed(topology: Path, capsy
 def test_a_file_that_exists_is_not_overwritten(topology: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = topology.parent / "mine.py"
     mine.write_text("mine")
-    assert imported("--output", "mine.py") == 1
+    assert imported("--output", "mine.py") == 78
     assert "file mine.py: expected a file that does not exist yet" in capsys.readouterr().err
     assert mine.read_text() == "mine"
-    assert imported("--output", "no/such/directory.py") == 1
+    assert imported("--output", "no/such/directory.py") == 78
     assert "--output no/such/directory.py: expected a file that can be written" in capsys.readouterr().err
 
 
 def test_a_description_that_is_none_writes_nothing(topology: Path, capsys: pytest.CaptureFixture[str]) -> None:
     topology.write_text("no topology")
-    assert imported() == 1
+    assert imported() == 78
     assert "expected the text of Topology.describe()" in capsys.readouterr().err
     topology.unlink()
-    assert imported() == 1
+    assert imported() == 2
     assert "--topology orders.txt: expected a text file" in capsys.readouterr().err
     assert not (topology.parent / "orders_aggregator.py").exists()
 
@@ -100,6 +100,6 @@ def test_brokers_tell_more(topology: Path, capsys: pytest.CaptureFixture[str], m
 def test_brokers_that_do_not_answer_are_told_and_nothing_is_written(
     topology: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert imported("--bootstrap-servers", "127.0.0.1:1") == 1
+    assert imported("--bootstrap-servers", "127.0.0.1:1") == 75
     assert "127.0.0.1:1" in capsys.readouterr().err
     assert not (topology.parent / "orders_aggregator.py").exists()

@@ -37,7 +37,7 @@ def test_nothing_is_overwritten_and_nothing_is_written_by_half(
     (directory / "tests").mkdir(parents=True)
     (directory / "tests" / "test_visits.py").write_text("mine")
     (directory / "README.md").write_text("mine, too")
-    assert main(["init", str(directory)]) == 1
+    assert main(["init", str(directory)]) == 78
     said = capsys.readouterr().err
     assert f"observed {directory / 'README.md'}, {directory / 'tests' / 'test_visits.py'}. Nothing was written" in said
     assert files(directory) == {"tests/test_visits.py", "README.md"}
@@ -58,7 +58,7 @@ def test_nothing_is_overwritten_and_nothing_is_written_by_half(
 def test_a_name_that_is_no_name_of_a_package_is_refused(
     name: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["init", str(tmp_path / name)]) == 1
+    assert main(["init", str(tmp_path / name)]) == 78
     assert reason in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / name).exists()
 

@@ -3,11 +3,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from types import ModuleType
 
 import pytest
+from streamplan import __version__
 from streamplan.cli import COMMANDS, main
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic, SourceLocation
@@ -48,11 +51,12 @@ def test_describe_prints_the_description_and_nothing_else(capsys: pytest.Capture
 
 
 def test_a_name_that_is_not_declared_is_refused_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("describe", "plan", "validate"):
-        assert main([command, "order"]) == 1
+    for words in (["describe"], ["plan"], ["validate"], ["check"], ["top"], ["reset", "--yes"], ["redrive", "--all"]):
+        assert main([words[0], "order", *words[1:]]) == 78
         printed = capsys.readouterr()
         assert printed.out == ""
         assert printed.err.startswith("pipeline 'order': expected orders")
+        assert "Did you mean orders?" in printed.err
 
 
 def test_plan_shows_what_a_pipeline_consists_of(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +92,7 @@ def test_without_brokers_the_counts_of_others_are_left_open(
     lines = capsys.readouterr().out.splitlines()
     assert "     source of others, as many partitions as the cluster has" in lines
     assert lines[-1].startswith("orders: as many partitions as the cluster has. With --bootstrap-servers")
-    assert main(["plan", "orders", "--load", "0_0=1"]) == 1
+    assert main(["plan", "orders", "--load", "0_0=1"]) == 78
     assert "the partition counts of orders" in capsys.readouterr().err
 
 
@@ -117,14 +121,16 @@ def test_plan_shows_how_a_hot_partition_makes_equal_numbers_unequal_work(capsys:
 
 @pytest.mark.parametrize("load", ["2_0=1", "1_0", "1_0=", "1_0=-1", "1_0=1.5", "=1", "1_0=²", f"1_0={10**18}"])
 def test_a_load_that_is_none_is_refused(load: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "orders", "--load", load]) == 1
+    assert main(["plan", "orders", "--load", load]) == 2
     said = capsys.readouterr().err
     assert "expected TASK=RECORDS, a task being one of 0_0, 0_1, 1_0, 1_1. For example --load 0_0=90000" in said
 
 
 def test_without_instances_there_is_no_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "orders", "--instances", "0"]) == 1
-    assert capsys.readouterr().err == "--instances: expected 1 or more, observed 0\n"
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "orders", "--instances", "0"])
+    assert ended.value.code == 2
+    assert "argument --instances: expected a whole number, 1 or more, observed 0\n" in capsys.readouterr().err
 
 
 def test_validate_asks_once_about_all_pipelines(
@@ -180,18 +186,32 @@ def test_a_declaration_with_faults_is_refused_with_its_lines(
     pipelines = ModuleType("streamplan.pipelines")
     pipelines.__getattr__ = broken  # type: ignore[method-assign]
     monkeypatch.setitem(sys.modules, "streamplan.pipelines", pipelines)
-    for command in ("list", "validate"):
+    for command, status in (("list", 78), ("validate", 1)):  # to validate is to look for such faults
         monkeypatch.delitem(sys.modules, f"streamplan.cli.{command}", raising=False)
-        assert main([command]) == 1
+        assert main([command]) == status
         assert capsys.readouterr().err == "pipeline 'x' has a fault:\n  plugins/x.py:3: wrong. Right\n"
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "check"])  # it has several
-def test_help_teaches_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches_with_an_example_and_the_exit_statuses(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
     assert ended.value.code == 0
-    assert f"Example: python -m streamplan {command}" in capsys.readouterr().out
+    help_text = capsys.readouterr().out
+    examples, statuses = help_text.split("\nexamples:\n")[1].split("\nexit status:\n")
+    assert f"  python -m streamplan {command}" in examples
+    assert [line.split()[0] for line in statuses.splitlines() if line.split()[0] != "1"] == [
+        "0",
+        "2",
+        "75",
+        "78",
+        "130",
+    ]
+    assert "--pipeline" not in help_text
+    assert [line for line in help_text.splitlines() if len(line) > 80 and not line.startswith("  ")] == []
 
 
 @pytest.mark.parametrize("command", [["list"], ["describe", "orders"], ["plan", "orders"]])
@@ -215,4 +235,69 @@ def test_help_shows_every_command_with_a_sentence_and_examples(capsys: pytest.Ca
     for command in COMMANDS:
         [line] = [line for line in lines if line.startswith(f"    {command} ")]
         assert len(line.split()) > 3
-    assert "    python -m streamplan demo --pipeline orders --records 100000" in lines
+    assert "    python -m streamplan demo orders --records 100000" in lines
+    assert "  130  ended by Ctrl-C" in lines
+
+
+@pytest.mark.parametrize(("word", "near"), [("tsks", "tasks"), ("vaildate", "validate"), ("re-drive", "redrive")])
+def test_an_unknown_command_is_answered_with_the_nearest(
+    word: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([word, "orders"])
+    assert ended.value.code == 2
+    assert f"no command {word!r}. Did you mean {near}?\n" in capsys.readouterr().err
+
+
+def test_a_word_that_is_near_to_no_command_is_answered_with_all(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["xyz"])
+    assert f"no command 'xyz'. Commands: {', '.join(COMMANDS)}\n" in capsys.readouterr().err
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"streamplan {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tasks", "--pipeline", "words", "--history", "2"],
+        ["tasks", "--history", "2", "--pipeline", "words"],
+        ["tasks", "--history", "2", "--pipeline=words"],
+        ["doctor", "--role", "producer", "--pipeline", "words"],
+        ["demo", "--records", "7", "--pipeline", "words"],
+        ["demo", "--pipeline=words", "--secure"],
+        ["reset", "--pipeline", "words", "--yes"],
+    ],
+    ids=" ".join,
+)
+def test_what_scripts_wrote_before_goes_on_working(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def run(options: Namespace) -> int:
+        asked.append(options.pipeline)
+        return 0
+
+    monkeypatch.setattr(import_module(f"streamplan.cli.{arguments[0]}"), "_run", run)
+    assert main(arguments) == 0
+    now = [word for word in arguments if not word.startswith("--pipeline") and word != "words"]
+    assert main([now[0], "words", *now[1:]]) == 0
+    assert asked == ["words", "words"]
+    assert capsys.readouterr().err == ""
+
+
+def test_the_page_of_the_commands_has_every_command_with_its_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (PROJECT / "docs" / "commands.md").read_text()
+    rows = [row.split(" | ") for row in page.split("## Exit statuses")[0].splitlines() if row.startswith("| `")]
+    assert tuple(row[0].removeprefix("| `").rstrip("`").split()[0] for row in rows) == COMMANDS
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = " ".join(capsys.readouterr().out.split())
+    for command, (_, told) in zip(COMMANDS, rows, strict=True):
+        sentence = told.removesuffix(" |")
+        assert f" {command} {sentence[0].lower()}{sentence[1:]} " in listed

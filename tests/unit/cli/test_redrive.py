@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from streamplan.cli import main, redrive
+from streamplan.cli import main
+from streamplan.maintenance.redrive import Redriver
 from streamplan.maintenance.redrive_plan import Choice, Group, RedrivePlan, Verdict
 
 
 class Redrives:
-    """Stands in for :mod:`streamplan.maintenance.redrive`."""
+    """Stands in for :class:`streamplan.maintenance.redrive.Redriver`."""
 
     def __init__(self, verdict: Verdict) -> None:
         self.groups = (Group("old", verdict, "", 2, ("0@1", "1@4")),)
         self.chosen: list[Choice] = []
         self.applied: list[tuple[RedrivePlan, str]] = []
 
-    def observe(
-        self, pipeline: Any, brokers: Any, settings: Any, spark: Any, choice: Choice, **more: Any
-    ) -> RedrivePlan:
-        self.chosen.append(choice)
-        return RedrivePlan("orders", "orders-aggregator", choice, self.groups)
+    def observe(self, redriver: Redriver) -> RedrivePlan:
+        self.chosen.append(redriver.choice)
+        return RedrivePlan("orders", "orders-aggregator", redriver.choice, self.groups)
 
-    def apply(self, pipeline: Any, brokers: Any, settings: Any, spark: Any, plan: RedrivePlan, **more: Any) -> None:
-        self.applied.append((plan, more["by"]))
+    def apply(self, redriver: Redriver, approved: Mapping[str, Any]) -> None:
+        self.applied.append((RedrivePlan.read(approved), redriver.by))
 
 
 @pytest.fixture
 def redrives(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Redrives:
     made = Redrives(getattr(request, "param", Verdict.PROCESSED))
-    monkeypatch.setattr("streamplan.maintenance.redrive.observe_redrive", made.observe)
-    monkeypatch.setattr("streamplan.maintenance.redrive.apply_redrive", made.apply)
+    monkeypatch.setattr(Redriver, "observe", lambda self: made.observe(self))
+    monkeypatch.setattr(Redriver, "apply", lambda self, approved: made.apply(self, approved))
     monkeypatch.setattr("streamplan.spark.session.local_session", lambda name: nullcontext())
-    monkeypatch.setattr(redrive, "active_runs", lambda pipeline, settings, kinds: [])
     monkeypatch.setattr("getpass.getuser", lambda: "ann")
     return made
 
@@ -54,14 +53,14 @@ def test_a_dry_run_shows_the_plan_alone(redrives: Redrives, capsys: pytest.Captu
 
 
 def test_nobody_is_there_to_agree(redrives: Redrives, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["redrive", "orders", "--all"]) == 1
+    assert main(["redrive", "orders", "--all"]) == 78
     assert "expected a person at a terminal who agrees, or --yes, observed neither" in capsys.readouterr().err
     assert redrives.applied == []
 
 
 def test_a_person_who_does_not_agree(redrives: Redrives, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redrive, "is_confirmed", lambda *_, **__: False)
-    assert main(["redrive", "orders", "--all"]) == 1
+    monkeypatch.setattr("streamplan.cli.operation.is_confirmed", lambda *_, **__: False)
+    assert main(["redrive", "orders", "--all"]) == 78
     assert redrives.applied == []
 
 

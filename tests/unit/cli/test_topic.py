@@ -32,7 +32,9 @@ def test_records_from_the_start(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_time_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*ORDERS, "--since", "yesterday"]) == 1
+    with pytest.raises(SystemExit) as ended:
+        main([*ORDERS, "--since", "yesterday"])
+    assert ended.value.code == 2
     assert "expected earliest, latest, by_duration:P7D" in " ".join(capsys.readouterr().err.split())
 
 

@@ -22,11 +22,11 @@ class Upgrades:
     def observe(self) -> UpgradePlan:
         return UpgradePlan("orders", "new", "old", self.stage, {"orders": 7}, {"paid": "new-staging-paid"})
 
-    def build(self, spark: Any, *, runs: Any) -> Comparison:
+    def build(self, spark: Any) -> Comparison:
         self.done.append("build")
         return Comparison((StoreComparison("totals", equal=3, is_same=True),), False)
 
-    def switch(self, spark: Any, *, accept_differences: bool, runs: Any) -> Comparison | None:
+    def switch(self, spark: Any, *, accept_differences: bool) -> Comparison | None:
         self.done.append(f"switch {accept_differences}")
         return None
 
@@ -37,7 +37,6 @@ def upgrades(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     monkeypatch.setattr("streamplan.maintenance.upgrade.Upgrader", lambda *_, **named: made.named.update(named) or made)
     monkeypatch.setattr("streamplan.spark.session.local_session", lambda name, **_: nullcontext())
     monkeypatch.setattr("streamplan.local.jars.require", lambda *_: Path("nowhere"))
-    monkeypatch.setattr(upgrade, "active_runs", lambda pipeline, settings, kinds: [])
     return made
 
 
@@ -60,10 +59,10 @@ def test_a_build_asks_nobody(upgrades: Upgrades, capsys: pytest.CaptureFixture[s
 def test_a_switch_needs_a_person_who_agrees(
     upgrades: Upgrades, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["upgrade", "orders", "switch"]) == 1
+    assert main(["upgrade", "orders", "switch"]) == 78
     assert "expected a person at a terminal who agrees, or --yes, observed neither" in capsys.readouterr().err
     monkeypatch.setattr(upgrade, "is_confirmed", lambda *_, **__: False)
-    assert main(["upgrade", "orders"]) == 1
+    assert main(["upgrade", "orders"]) == 78
     assert upgrades.done == ["build"]
 
 

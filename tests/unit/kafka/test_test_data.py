@@ -20,6 +20,7 @@ from streamplan.kafka.test_data import Pace, Produced
 from streamplan.model.pipeline import TestData
 from streamplan.pipelines.invoices import PIPELINE as INVOICES
 from streamplan.pipelines.orders import PIPELINE
+from streamplan.programs import ExitStatus
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -46,7 +47,9 @@ def test_wrong_arguments_say_what_was_expected(
 
 
 @pytest.mark.parametrize(
-    ("raised", "status"), [(Refused("fenced"), 78), (StreamplanError("brokers away"), 1)], ids=["refused", "failed"]
+    ("raised", "status"),
+    [(Refused("fenced"), ExitStatus.REFUSED), (StreamplanError("brokers away"), ExitStatus.FAILED)],
+    ids=["refused", "failed"],
 )
 def test_only_a_refusal_forbids_the_retry(
     raised: StreamplanError, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -87,15 +87,56 @@ def exploding() -> Topology:
     return topology
 
 
-@pytest.mark.parametrize("topology", [branching, exploding])
+def exploding_values() -> Topology:
+    topology = Topology("app")
+    topology.stream("sales", value=SALE).flat_map_values("split(items, ',')", {"shop": "shop"}).to("items")
+    return topology
+
+
+def peeking() -> Topology:
+    """A record for which the function raises is passed, too."""
+    topology = Topology("app")
+    topology.stream("sales", value=SALE).peek(len).to("all")
+    return topology
+
+
+def acting() -> Topology:
+    topology = Topology("app")
+    sales = topology.stream("sales", value=SALE)
+    sales.foreach(len)
+    sales.to("all")
+    return topology
+
+
+@pytest.mark.parametrize("topology", [branching, exploding, exploding_values, peeking, acting])
 def test_where_a_record_has_several_results_only_what_could_not_be_read_is_processed_again(topology: object) -> None:
     """A record that an operation rejected may have results that were written. One that could not be read has none."""
     declared = pipeline(topology())  # type: ignore[operator]
     assert refusal(letter(0, "the value is not JSON"), declared) == ""
     of_functions = ("shops.parse raised ValueError in line 7: no", "shops.parse returned int, and not a list of values")
     of_operations = ("the key is null", "shop is missing", "key, value and headers are larger than 5 bytes")
-    for reason in (*of_operations, *of_functions, ""):
+    of_sinks = (
+        "the topic 'c' is none of a, b",
+        "the topic is null",
+        "the value cannot be written: n is missing",
+        "a moment of the value is not in the years 1 to 9999",
+    )
+    for reason in (*of_operations, *of_functions, *of_sinks, ""):
         assert "makes more than one result of a record" in refusal(letter(0, reason), declared)
+
+
+def test_a_record_that_goes_to_one_of_several_topics_has_one_result() -> None:
+    topology = Topology("app")
+    topology.stream("sales", value=SALE).to("shop", topics=("north", "south"))
+    assert refusal(letter(0, "the topic west is none of north, south"), pipeline(topology)) == ""
+
+
+def test_a_record_of_exclusive_branches_has_one_result() -> None:
+    topology = Topology("app")
+    branches = topology.stream("sales", value=SALE).split(name="by-").branch("paid", name="paid").default_branch()
+    for name, branch in branches.items():
+        branch.select_key("shop").to(name)
+    assert refusal(letter(0, "shop is missing"), pipeline(topology)) == ""
 
 
 def test_a_dead_letter_that_names_nothing_of_the_declaration_is_refused() -> None:

@@ -63,6 +63,26 @@ def test_expressions() -> None:
     assert repartition["word"] == {"in.line"}
 
 
+def test_values_that_are_made_of_one_record_and_branches_keep_its_key() -> None:
+    topology = Topology("app")
+    read = topology.stream("in", value=Json("line string, price double"))
+    words = read.flat_map_values("split(line, ' ')", {"word": "upper(element)", "price": "price"})
+    branches = words.split(name="by-").branch("price > 1", name="dear").default_branch(name="cheap")
+    branches["by-dear"].to("dear")
+    branches["by-cheap"].filter_not("word = ''").to("cheap")
+    read.flat_map_values(len, schema="n bigint").to("numbers")
+    for topic in ("dear", "cheap"):
+        assert origins(topology, topic) == {"key": {"in.key"}, "word": {"in.line"}, "price": {"in.price"}}
+    assert origins(topology, "numbers") == {"key": {"in.key"}, "n": {"in.key", "in.line", "in.price"}}
+
+
+def test_each_topic_that_a_record_may_have_has_its_columns() -> None:
+    topology = Topology("app")
+    topology.stream("in", value=Json("country string")).to("concat('to-', country)", topics=("to-de", "to-fr"))
+    for topic in ("to-de", "to-fr"):
+        assert origins(topology, topic) == {"key": {"in.key"}, "country": {"in.country"}}
+
+
 def test_parts_of_a_column_come_from_the_column() -> None:
     topology = Topology("app")
     customers = topology.table("customers", value=Json("name struct<first: string, last: string>, city string"))

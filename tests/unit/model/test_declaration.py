@@ -636,6 +636,45 @@ def test_a_topic_is_read_with_one_value(topology: Topology) -> None:
     assert only(topology).message == "the topic 'orders' is read with two different values"
 
 
+def test_all_topics_that_a_record_may_have_are_created_and_may_be_replaced_for_an_upgrade() -> None:
+    topology = Topology("app")
+    topology.stream("orders", value=Json("shop string")).to("shop", topics=("north", "south"), name="by-shop")
+    pipeline = Pipeline("app", topology, "", {"orders": 2, "north": 3})
+    assert topology.sink_topics == ("north", "south")
+    assert {spec.name: spec.partitions for spec in pipeline.topics()} == {
+        "orders": 2,
+        "north": 3,
+        "south": 2,
+        "app-dead-letter": 2,
+    }
+    assert "    Sink: by-shop (extractor class: shop)\n" in topology.describe()
+    assert "south" not in topology.describe()
+    replaced = topology.with_sink_topics({"north": "north-staging"})
+    assert replaced.sink_topics == ("north-staging", "south")
+    chosen = [sink.choice.topic for sink in replaced.subtopologies[0].sinks if sink.choice is not None]
+    assert chosen == ["north", "south"]  # by which a record finds its sink
+
+
+def test_a_topic_is_read_with_one_timestamp(topology: Topology) -> None:
+    topology.stream("clicks", value=Json("at timestamp"), timestamp="at")
+    topology.stream("clicks", value=Json("at timestamp"))
+    assert "the topic 'clicks' is read with two different timestamps" in [fault.message for fault in topology.faults]
+
+
+@pytest.mark.parametrize("word", ["stream", "table"])
+def test_what_tells_the_timestamps_is_a_field_an_expression_or_a_function(topology: Topology, word: str) -> None:
+    read = getattr(topology, word)
+    read("a", value=Json("at timestamp"), timestamp="at")
+    read("b", value=Json("at bigint"), timestamp="at * 1000")
+    read("c", value=Json("at bigint"), timestamp=lambda record: record.at)
+    assert topology.faults == ()
+    read("d", value=Json("at timestamp"), timestamp="when")
+    read("e", value=Json("at timestamp"), timestamp=5)
+    unknown, no_function = topology.faults
+    assert unknown.message == f"{word}, timestamp: the value has no field 'when'"
+    assert no_function.message == f"{word}: timestamp=5 is neither an expression nor a function of a record"
+
+
 def test_a_repartition_topic_is_not_written_from_outside(topology: Topology, orders: KStream) -> None:
     at = line() + 1
     orders.to("x-repartition")

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypedDict
 
 import pyarrow as pa
 import pytest
-from streamplan.model.functions import PythonFunction, arrow_batch, function_name, hinted_schema
+from streamplan.model.functions import Printer, PythonFunction, arrow_batch, function_name, hinted_schema
 from streamplan.model.kstream import KStream
 from streamplan.model.operations import FilterFunction, FlatMapFunction, MapFunction, MapValuesFunction
 from streamplan.model.processor_topology import Processor
@@ -203,6 +204,33 @@ def test_the_identity_of_a_checkpoint_has_the_name_of_a_function_alone() -> None
             "flat_map: both a function and value are given",
         ),
         (lambda orders: orders.flat_map("array(id)", key="element"), "flat_map: the value has no field"),
+        (lambda orders: orders.foreach("id"), "foreach: 'id' is no function"),
+        (lambda orders: orders.foreach(is_large, on_error="ignore"), "foreach: on_error='ignore'"),
+        (lambda orders: orders.peek(columns_of), f"peek: {__name__}.columns_of is a function of an Arrow batch"),
+        (lambda orders: orders.peek({"n": "city"}), "peek, n: the value has no field 'city'"),
+        (lambda orders: orders.to("city", topics=("a", "b")), "to: the value has no field 'city'"),
+        (lambda orders: orders.to("id", topics=()), "to: topics=()"),
+        (lambda orders: orders.to("id", topics="ab"), "to: topics='ab'"),
+        (lambda orders: orders.to("id", topics=("a", "a")), "to: topics: a topic is named twice"),
+        (lambda orders: orders.to("id", topics=("a", "b c")), "to: the name 'b c' contains ' '"),
+        (lambda orders: orders.through("other"), "through: the library has none since 4.0"),
+        (lambda orders: orders.filter_not("city"), "filter_not: the value has no field 'city'"),
+        (lambda orders: orders.split().branch("city"), "branch: the value has no field 'city'"),
+        (lambda orders: orders.split().branch(is_large, on_error="no"), "branch: on_error='no'"),
+        (lambda orders: orders.split(name="x-").branch("true", name="a b"), "the name 'x-a b' contains ' '"),
+        (
+            lambda orders: orders.split(name="x-").branch("true", name="a").branch("true", name="a"),
+            "the name 'x-a' is declared twice",
+        ),
+        (
+            lambda orders: orders.split(name="x").branch("true").no_default_branch()["x1"].filter("city"),
+            "filter: the value has no field 'city'",
+        ),
+        (
+            lambda orders: orders.flat_map_values(several, {"word": "word"}),
+            "flat_map_values: both a function and value are given",
+        ),
+        (lambda orders: orders.flat_map_values("array(id)"), "flat_map_values: the value has no field"),
         (
             lambda orders: orders.map_values(several, schema="word string").filter("id = ''").select_key("id"),
             "select_key: the value has no field 'id'",
@@ -213,3 +241,23 @@ def test_wrong_declarations_are_faults(topology: Topology, orders: KStream, decl
     declare(orders)
     (fault,) = topology.faults
     assert fault.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        (SimpleNamespace(record=SimpleNamespace(key="k"), shop="nörd", amount=None), '[shops]: k, {"shop": "nörd"}'),
+        (SimpleNamespace(record=SimpleNamespace(key=None), shop=None), "[shops]: null, null"),
+        (
+            SimpleNamespace(
+                record=SimpleNamespace(key=7), at=datetime(2026, 1, 1, tzinfo=UTC), of=[SimpleNamespace(n=1)]
+            ),
+            '[shops]: 7, {"at": "2026-01-01 00:00:00+00:00", "of": [{"n": 1}]}',
+        ),
+    ],
+)
+def test_a_record_is_printed_as_the_library_prints_it(
+    record: Any, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Printer("shops")(record)
+    assert capsys.readouterr().out == f"{line}\n"

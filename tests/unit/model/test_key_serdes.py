@@ -85,9 +85,11 @@ def test_keys_of_other_fields_are_other_keys(topology: Topology) -> None:
     assert topology.faults[0].hint == "Before it, select_key('…', key_serde=Json(\"n bigint, s string\"))"
 
 
-def test_bytes_is_no_serde_of_values(topology: Topology) -> None:
-    topology.stream("a", value=Bytes())
-    assert told(topology) == ["a: Bytes() is a serde of keys, and no serde of values"]
+def test_bytes_is_a_serde_of_values_too_and_no_field_of_an_object_is_binary(topology: Topology) -> None:
+    topology.stream("a", value=Bytes()).filter("length(value) > 1").to("b", value=Bytes())
+    assert told(topology) == []
+    with pytest.raises(ValueError, match="type 'binary' is not one of string, int"):
+        Json("data binary").fields  # noqa: B018
 
 
 def test_sides_of_a_join_whose_keys_have_unlike_serdes_are_refused(topology: Topology) -> None:

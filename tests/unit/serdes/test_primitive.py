@@ -20,11 +20,14 @@ WRITTEN_BY_JAVA: list[tuple[Serde, Any, bytes]] = [
     (Long(), -(1 << 63), b"\x80\0\0\0\0\0\0\0"),
     (Double(), 0.1, b"\x3f\xb9\x99\x99\x99\x99\x99\x9a"),
     (UUID(), ONE_UUID, ONE_UUID.encode()),
+    (Bytes(), b"\xff\0\n", b"\xff\0\n"),
+    (Bytes(), b"", b""),
 ]
 """Value and bytes, as the serializers of Kafka's clients write them."""
 
 REJECTED: list[tuple[Serde, bytes | None, str]] = [
     (String(), None, "the value is null"),
+    (Bytes(), None, "the value is null"),
     (String(), b"\xff", "the value is not UTF-8"),
     (Integer(), b"\0\0\0", "the value has 3 bytes; Integer has 4"),
     (Long(), b"\0\0\0\1", "the value has 4 bytes; Long has 8"),
@@ -54,7 +57,7 @@ def test_what_is_no_such_value_is_rejected_with_the_reason(serde: Serde, data: b
     assert str(rejection.value) == reason
 
 
-@pytest.mark.parametrize("serde", [String(), Integer(), Long(), Double(), UUID()], ids=identity)
+@pytest.mark.parametrize("serde", [String(), Integer(), Long(), Double(), UUID(), Bytes()], ids=identity)
 def test_a_column_is_read_as_its_values_are(serde: Serde) -> None:
     good = [data for of, _, data in WRITTEN_BY_JAVA if of == serde]
     bad = [(data, reason) for of, data, reason in REJECTED if of == serde]
@@ -84,6 +87,7 @@ def test_a_column_is_read_as_its_values_are(serde: Serde) -> None:
         (Long(), 0.5),
         (Double(), "x"),
         (UUID(), "x"),
+        (Bytes(), "x"),
     ],
     ids=identity,
 )

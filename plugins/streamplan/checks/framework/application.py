@@ -251,12 +251,16 @@ def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
         case _:
             return ()
     match upstream.sources, upstream.operations, downstream.operations:
-        case (Source(value=serde, key_serde=String()),), (NullKeyFilter(),), (Count(store=store, window=None),):
+        case (
+            (Source(value=serde, key_serde=String(), timestamp=None),),
+            (NullKeyFilter(),),
+            (Count(store=store, window=None),),
+        ):
             if serde is None:
                 return ()
             name = None
         case (
-            (Source(value=serde, key_serde=String()),),
+            (Source(value=serde, key_serde=String(), timestamp=None),),
             (KeySelect(key=key, key_serde=String()), NullKeyFilter()),
             (Count(store=store, window=None),),
         ):

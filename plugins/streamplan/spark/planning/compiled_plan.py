@@ -117,6 +117,16 @@ def collect_in_arrow(data: DataFrame) -> list[pa.RecordBatch]:
     return batches
 
 
+def is_deterministic(data: DataFrame) -> bool:
+    """Return whether a DataFrame has the same rows each time it is computed, as far as Spark knows.
+
+    Args:
+        data: Any DataFrame. Python functions count as deterministic.
+    """
+    sample = data.sample if isinstance(data, _RecordingFrame) else data
+    return bool(sample._jdf.queryExecution().analyzed().deterministic())
+
+
 def subscribed_topics(streaming: DataFrame) -> list[str]:
     """Return the topic of each source of a streaming plan, in the order of the lines of Spark's offset log.
 

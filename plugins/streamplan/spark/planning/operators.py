@@ -10,16 +10,25 @@ from typing import TypeAlias
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
+from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
+    ACTS,
+    Branch,
     Columns,
     Count,
     Filter,
     FilterFunction,
+    FilterNot,
+    FilterNotFunction,
     FlatMap,
     FlatMapFunction,
+    FlatMapValues,
+    FlatMapValuesFunction,
+    ForEach,
     Join,
     KeySelect,
     Map,
@@ -31,20 +40,25 @@ from streamplan.model.operations import (
     Operation,
     OuterStreamJoin,
     Peek,
+    PeekFunction,
+    Split,
     TableJoinSide,
     TableSource,
     ToStream,
+    function_of,
 )
-from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
+from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology, TopicChoice
 from streamplan.model.stages import stage_of
 from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.internal import unreadable_expression
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
+from streamplan.spark.planning.compiled_plan import is_deterministic
+from streamplan.spark.planning.extracted_timestamps import with_timestamps
 from streamplan.spark.planning.field_types import declared_fields
 from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
 from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
-from streamplan.spark.planning.python_functions import filter_by, flat_map_by, map_by
+from streamplan.spark.planning.python_functions import branched_by, call_with, filter_by, flat_map_by, map_by
 from streamplan.spark.planning.records import (
     RecordFrame,
     read_external,
@@ -68,16 +82,23 @@ class OperatorPlanner:
         subtopology: Whose nodes are planned.
         apply_stateful: Plans a node that belongs to the state (``StagePlan.apply``).
         diagnostics: Where given, a node that Spark refuses is noted in it, and the nodes after it are left out.
+        acts: Whether the functions of ``foreach`` and ``peek`` are called. A recount leaves them out.
 
     ``written``  what is known of the records of each output that was planned, by its number
     ``grouped``  the nodes whose records were grouped, so that those that cannot be are rejected once
     """
 
     def __init__(
-        self, subtopology: Subtopology, apply_stateful: ApplyStateful, diagnostics: list[Diagnostic] | None = None
+        self,
+        subtopology: Subtopology,
+        apply_stateful: ApplyStateful,
+        diagnostics: list[Diagnostic] | None = None,
+        *,
+        acts: bool = True,
     ) -> None:
         self.subtopology = subtopology
         self._apply_stateful = apply_stateful
+        self._acts = acts
         self._outputs = subtopology.output_numbers
         self._diagnostics = diagnostics
         self.written: dict[int, RecordFrame] = {}
@@ -117,7 +138,7 @@ class OperatorPlanner:
                 except (PySparkException, Refused) as error:
                     if self._diagnostics is None:
                         raise
-                    self._diagnostics.append(Diagnostic(node.location, _sentence(error), _HINT))
+                    self._diagnostics.append(Diagnostic(node.location, sentence(error), _HINT))
             self._frames[node.name] = frame
 
     def plan_before(self, nodes: Sequence[Processor]) -> None:
@@ -192,6 +213,12 @@ class OperatorPlanner:
         match node.operation:
             case Filter(condition=condition):
                 return frame.where(condition)
+            case FilterNot(condition=condition):
+                return frame.where(condition, negated=True)
+            case Split(conditions=conditions):
+                return self._split(node, frame, conditions)
+            case Branch(number=number):
+                return frame.where(f"record.branch = {number}").with_record(F.col("record").dropFields("branch"))
             case MapValues(value=value):
                 return frame.select(value)
             case KeySelect(key=key, key_serde=key_serde):
@@ -200,14 +227,22 @@ class OperatorPlanner:
                 return frame.select(value, key, key_serde)
             case FlatMap(each=each, key=key, value=value, key_serde=key_serde):
                 return frame.exploded(each, value, key, key_serde)
+            case FlatMapValues(each=each, value=value):
+                return frame.exploded(each, value)
             case FilterFunction(function=function):
                 return filter_by(frame, function)
+            case FilterNotFunction(function=function):
+                return filter_by(frame, function, negated=True)
             case MapValuesFunction(function=function, fields=fields):
                 return map_by(frame, function, dict(fields))
             case MapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
                 return map_by(frame, function, dict(fields)).with_key(key, key_serde)
             case FlatMapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
                 return flat_map_by(frame, function, dict(fields), key, key_serde)
+            case FlatMapValuesFunction(function=function, fields=fields):
+                return flat_map_by(frame, function, dict(fields))
+            case ForEach() | PeekFunction():
+                return self._act(node, frame)
             case Merge():
                 return frame.union(*predecessors[1:])
             case Peek(metrics=metrics):
@@ -242,6 +277,8 @@ class OperatorPlanner:
         self.write(output_rows(frame, self._outputs[node.name], key, value))
 
     def _write_sink(self, sink: Sink, frame: RecordFrame) -> RecordFrame:
+        if sink.choice is not None:
+            frame = _of_topic(frame, sink.choice)
         if sink.internal:
             self._schemas[sink.topic] = frame.schema
             if frame.serde is None:  # a count is 8 bytes, which that serde does not read
@@ -260,6 +297,47 @@ class OperatorPlanner:
         self.written[self._outputs[sink.name]] = frame
         self.write(output_rows(frame, self._outputs[sink.name], key, frame.value))
         return replace(frame, data=frame.data.limit(0), no_rejects=True)
+
+    def _split(self, node: Processor, frame: RecordFrame, conditions: Sequence[str | PythonFunction]) -> RecordFrame:
+        """Add ``record.branch``: the number of the first condition that is true, from 1; 0 where none is.
+
+        Raises:
+            Refused: A record could be in several branches, or in none: each of them is computed for itself.
+        """
+        frame = frame.with_record(F.col("record").withField("branch", F.lit(0)))
+        for number, condition in enumerate(conditions, start=1):
+            if isinstance(condition, PythonFunction):
+                frame = branched_by(frame, condition, number)
+            else:
+                frame = frame.branched(condition, number)
+        functions = [function_of(each.operation) for each in self._computed_again_before(node)]
+        if not is_deterministic(frame.data) or any(each is not None and not each.deterministic for each in functions):
+            raise Refused(
+                "the branches of a record depend on an expression or a function that need not give the same again",
+                remedy="Put repartition(name='…') behind it, and before the split.",
+            )
+        return frame
+
+    def _computed_again_before(self, node: Processor) -> list[Processor]:
+        """The processors before a node whose records are computed for each of its successors: none before the state."""
+        group = self.subtopology
+        before = [each for each in group.processors if node.name in group.downstream_of([each.name])]
+        states = {each.name for each in (*group.aggregations, *group.stream_joins, *group.processes) if each in before}
+        return [
+            each for each in before if each.name not in states and states.isdisjoint(group.downstream_of([each.name]))
+        ]
+
+    def _act(self, node: Processor, frame: RecordFrame) -> RecordFrame:
+        """Call a function once with each record, beside what becomes of the records: several outputs may come of it."""
+        assert isinstance(node.operation, ACTS)
+        if self._acts:
+            self.write(dead_letter_rows(call_with(frame.accepted(), node.operation.function)))
+        if isinstance(node.operation, PeekFunction):
+            return frame
+        self._consumed.add(node.name)  # nothing comes behind it
+        if not frame.no_rejects:
+            self.write(dead_letter_rows(frame.rejected()))
+        return replace(frame, data=frame.data.where("false"), no_rejects=True)
 
     def _observe(self, name: str, frame: RecordFrame, metrics: Columns) -> RecordFrame:
         if not frame.no_rejects:  # they are not among the records that pass
@@ -299,7 +377,10 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
     several = len(subtopology.sources) > 1
     if source.value is not None:
         is_table = any(isinstance(node.operation, TableSource) for node in successors)
-        return read_external(raw, source.value, source.key_serde, table=is_table, partition_time=several)
+        if source.timestamp is None:
+            return read_external(raw, source.value, source.key_serde, table=is_table, partition_time=several)
+        frame = read_external(raw, source.value, source.key_serde, table=is_table, is_timed=False)
+        return with_timestamps(frame, source.timestamp, partition_time=several)
     has_place = not (several and stage_of(subtopology).passes_updates_in_order)
     if has_place and all(isinstance(node.operation, Count) for node in successors):
         return read_internal_keys(raw, source.key_serde)
@@ -308,6 +389,31 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
         return read_internal(raw, source.carried, source.key_serde, key_not_null=False, partition_time=several)
     serde, key_serde = schemas[source.topic], source.key_serde
     return read_internal(raw, serde, key_serde, key_not_null=not takes_null_keys, partition_time=several)
+
+
+def _of_topic(frame: RecordFrame, choice: TopicChoice) -> RecordFrame:
+    """The records of one of several topics. The records of none of them are rejected, once.
+
+    Raises:
+        Refused: The expression is no text.
+    """
+    made = frame.data.select(F.expr(choice.expression).alias("topic")).schema["topic"].dataType
+    if not isinstance(made, StringType):
+        raise Refused(
+            f"the topic {choice.expression} is of type {made.simpleString()}", remedy="It is a text: cast it."
+        )
+    topic = F.expr(choice.expression)
+    if choice.is_first:
+        others = F.concat(F.lit("the topic "), topic, F.lit(f" is none of {', '.join(choice.topics)}"))
+        fault = F.when(topic.isNull(), F.lit("the topic is null")).when(~topic.isin(*choice.topics), others)
+        if not frame.no_rejects:
+            fault = F.when(F.col("record.reason").isNull(), fault)
+        reason = F.coalesce(F.col("record.reason"), fault)
+        frame = replace(frame.with_record(F.col("record").withField("reason", reason)), no_rejects=False)
+    takes = topic == F.lit(choice.topic)
+    if not frame.no_rejects:
+        takes = F.col("record.reason").isNotNull() | takes
+    return replace(frame, data=frame.data.where(takes))
 
 
 def _takes_null_keys(operation: Operation) -> bool:
@@ -358,7 +464,7 @@ def _session_key(key: Column) -> Column:
     return F.concat(key, *map(big_endian, moments))
 
 
-def _sentence(error: PySparkException | Refused) -> str:
-    """What Spark says, without its code, the plan and the position."""
+def sentence(error: PySparkException | Refused) -> str:
+    """Return what Spark says, without its code, the plan and the position."""
     text = str(error).strip().split("\n")[0].split("; line ")[0].split("SQLSTATE")[0]
     return re.sub(r"^\[[A-Z_.]+\] ", "", text).strip().rstrip(".")

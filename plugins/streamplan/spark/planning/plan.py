@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from streamplan.model.left_out import records_left_out
 from streamplan.model.operations import (
+    ACTS,
     SETS_KEY,
     Aggregate,
     Count,
@@ -135,7 +136,7 @@ def plan_subtopology(
         output.schemas,
         planner.written,
         output.observations,
-        cache_batch=cut.divided or len(outputs) > 1,
+        cache_batch=cut.divided or len(outputs) > 1 or any(isinstance(each, ACTS) for each in subtopology.operations),
     )
 
 
@@ -178,7 +179,7 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | 
     """
     match subtopology.sources, subtopology.operations, subtopology.sinks:
         case (
-            (Source(topic=topic, value=serde, key_serde=String()),),
+            (Source(topic=topic, value=serde, key_serde=String(), timestamp=None),),
             (KeySelect(key=key, key_serde=String()), NullKeyFilter(relaxed=False)),
             (_,),
         ):

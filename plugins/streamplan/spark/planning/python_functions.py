@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streamplan.model.functions import STOP, PythonFunction
@@ -93,21 +94,68 @@ class RecordMetadata:
         return self._records[self._row][name].as_py()
 
 
-def filter_by(frame: RecordFrame, function: PythonFunction) -> RecordFrame:
+def filter_by(frame: RecordFrame, function: PythonFunction, *, negated: bool = False) -> RecordFrame:
     """Keep the records for which a function returns True, and the rejected ones.
 
     Args:
         frame: The records.
         function: Returns whether a record passes. None is taken for False; any other value is refused.
+        negated: Whether those are kept for which it does not return True.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in noted(batches):
             passes, reasons = _conditions(function, batch)
+            passes = pc.invert(passes) if negated else passes
             yield _with_reasons(batch, reasons).filter(pc.or_kleene(pc.is_valid(reasons), passes))
 
-    columns = ", ".join(f"`{field.name}` {declared_type(field.dataType)}" for field in frame.data.schema.fields)
-    return _judged(replace(frame, data=map_in_arrow(frame.data, run, columns)), function)
+    return _judged(replace(frame, data=map_in_arrow(frame.data, run, same_columns(frame))), function)
+
+
+def branched_by(frame: RecordFrame, function: PythonFunction, number: int) -> RecordFrame:
+    """Give the records of no branch, for which a function returns True, the number of a branch.
+
+    Args:
+        frame: The records, with ``record.branch``, which is 0 for a record of no branch.
+        function: Is called with the records of no branch; see :func:`filter_by`.
+        number: The number of the branch.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in noted(batches):
+            branches = pc.struct_field(batch.column("record"), "branch")
+            undecided = pc.equal(branches, 0)
+            passes, reasons = _conditions(function, batch.filter(undecided))
+            number_of_row = pc.subtract(pc.cumulative_sum(undecided.cast(pa.int64())), 1)
+            rows = pc.if_else(undecided, number_of_row, pa.scalar(None, pa.int64()))
+            taken = passes.take(rows).fill_null(False)
+            replaced = {
+                "branch": pc.if_else(taken, pa.scalar(number, pa.int32()), branches),
+                "reason": pc.coalesce(pc.struct_field(batch.column("record"), "reason"), reasons.take(rows)),
+            }
+            yield with_parts(batch, replaced)
+
+    return _judged(replace(frame, data=map_in_arrow(frame.data, run, same_columns(frame))), function)
+
+
+def call_with(frame: RecordFrame, function: PythonFunction) -> DataFrame:
+    """Call a function with each record, for what it does.
+
+    Args:
+        frame: The records, of which none is rejected.
+        function: What it returns is not used.
+
+    Returns:
+        The records for which it raises, rejected.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in noted(batches):
+            _, reasons = call_with_each(function, batch, lambda result: None)
+            raised = pa.array(reasons, pa.string())
+            yield _with_reasons(batch, raised).filter(pc.is_valid(raised))
+
+    return map_in_arrow(frame.data, run, same_columns(frame))
 
 
 def map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[str, str]) -> RecordFrame:
@@ -123,7 +171,11 @@ def map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[str, st
 
 
 def flat_map_by(
-    frame: RecordFrame, function: PythonFunction, fields: Mapping[str, str], key: str, key_serde: KeySerde
+    frame: RecordFrame,
+    function: PythonFunction,
+    fields: Mapping[str, str],
+    key: str | None = None,
+    key_serde: KeySerde | None = None,
 ) -> RecordFrame:
     """Make one record of each value that a function returns.
 
@@ -131,7 +183,7 @@ def flat_map_by(
         frame: The records.
         function: Returns any number of values, as :func:`map_by` takes one.
         fields: The fields of each value and their types.
-        key: The expression of the new key. It sees these fields.
+        key: The expression of the new key. It sees these fields. None where the key stays.
         key_serde: Writes the new key.
     """
     made = _batches_of_each(function, fields, lambda results: values_of(results, fields))
@@ -145,6 +197,11 @@ def flat_map_by(
 def _judged(frame: RecordFrame, function: PythonFunction) -> RecordFrame:
     """Note that records may have been rejected, unless a failure stops the application."""
     return replace(frame, no_rejects=frame.no_rejects and function.on_error == STOP)
+
+
+def same_columns(frame: RecordFrame) -> str:
+    """Return the columns of records as Spark's DDL."""
+    return ", ".join(f"`{field.name}` {declared_type(field.dataType)}" for field in frame.data.schema.fields)
 
 
 def _computed(frame: RecordFrame, made: ArrowFunction, fields: Mapping[str, str]) -> RecordFrame:
@@ -187,7 +244,7 @@ def _batches_of_each(
             return [None if value is None else parts_of(value, value_type, "") for value in returned(result)]
 
         for batch in noted(batches):
-            results, reasons = _call_with_each(function, batch, checked)
+            results, reasons = call_with_each(function, batch, checked)
             rows: list[int] = []
             positions: list[int] = []
             values: list[dict[str, Any] | None] = []
@@ -218,14 +275,19 @@ def _conditions(function: PythonFunction, batch: pa.RecordBatch) -> tuple[pa.Arr
 
     if function.of_batches:
         return conditions_by(function, batch)
-    results, reasons = _call_with_each(function, batch, passes)
+    results, reasons = call_with_each(function, batch, passes)
     return pa.array(results, pa.bool_()), pa.array(reasons, pa.string())
 
 
-def _call_with_each(
+def call_with_each(
     function: PythonFunction, batch: pa.RecordBatch, judge: Callable[[Any], Any]
 ) -> tuple[list[Any], list[str | None]]:
     """Call a function with each record that is not rejected.
+
+    Args:
+        function: The function.
+        batch: The records, with the struct ``record``.
+        judge: Is given what the function returns.
 
     Returns:
         What ``judge`` made of the results, None for a rejected record; and the reason of each rejected record.
@@ -254,10 +316,19 @@ def _call_with_each(
 
 
 def _with_reasons(batch: pa.RecordBatch, reasons: pa.Array) -> pa.RecordBatch:
+    return with_parts(batch, {"reason": reasons})
+
+
+def with_parts(batch: pa.RecordBatch, parts: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Return records with other parts of the struct ``record``.
+
+    Args:
+        batch: The records.
+        parts: The parts by their names.
+    """
     records = batch.column("record")
-    names = [field.name for field in records.type]
-    columns = records.flatten()
-    columns[names.index("reason")] = reasons
+    named = zip(records.type, records.flatten(), strict=True)
+    columns = [parts.get(field.name, column) for field, column in named]
     replaced = pa.StructArray.from_arrays(columns, fields=list(records.type))
     return batch.set_column(batch.schema.get_field_index("record"), batch.schema.field("record"), replaced)
 

@@ -194,16 +194,44 @@ class RecordFrame:
         no_rejects = self.no_rejects and not rejects
         return replace(self.with_record(record), no_rejects=no_rejects, key_not_null=False, key_serde=key_serde)
 
-    def where(self, condition: str) -> RecordFrame:
-        """Keep the records for which a condition of the declaration is true, and the rejected ones."""
+    def where(self, condition: str, *, negated: bool = False) -> RecordFrame:
+        """Keep the records for which a condition of the declaration is true, and the rejected ones.
+
+        Args:
+            condition: The condition.
+            negated: Whether those are kept for which it is not true.
+        """
         self.data.where(condition)  # so that Spark's error quotes the condition as it was declared
         passes = F.coalesce(F.expr(condition), F.lit(False))
+        passes = ~passes if negated else passes
         if not self.no_rejects:
             passes = F.col("record.reason").isNotNull() | passes
         return replace(self, data=self.data.where(passes))
 
-    def exploded(self, each: str, columns: Sequence[tuple[str, str]], key: str, key_serde: KeySerde) -> RecordFrame:
-        """Make one record for each element of the array ``each``; a rejected record stays one."""
+    def branched(self, condition: str, number: int) -> RecordFrame:
+        """Give the records of no branch, for which a condition is true, the number of a branch."""
+        self.data.where(condition)  # so that Spark's error quotes the condition as it was declared
+        takes = (F.col("record.branch") == 0) & F.coalesce(F.expr(condition), F.lit(False))
+        if not self.no_rejects:
+            takes = F.col("record.reason").isNull() & takes
+        branch = F.when(takes, F.lit(number)).otherwise(F.col("record.branch"))
+        return self.with_record(F.col("record").withField("branch", branch))
+
+    def exploded(
+        self,
+        each: str,
+        columns: Sequence[tuple[str, str]],
+        key: str | None = None,
+        key_serde: KeySerde | None = None,
+    ) -> RecordFrame:
+        """Make one record for each element of the array ``each``; a rejected record stays one.
+
+        Args:
+            each: An expression.
+            columns: The fields of the new value.
+            key: The new key; None where it stays.
+            key_serde: Writes the new key.
+        """
         elements = F.expr(each)
         if not self.no_rejects:
             # The rejected row needs an element to survive: null, of the type that the elements have.
@@ -252,7 +280,13 @@ def rejecting_binary_keys(frame: RecordFrame) -> RecordFrame:
 
 
 def read_external(
-    raw: DataFrame, serde: Serde, key_serde: KeySerde, *, table: bool = False, partition_time: bool = False
+    raw: DataFrame,
+    serde: Serde,
+    key_serde: KeySerde,
+    *,
+    table: bool = False,
+    partition_time: bool = False,
+    is_timed: bool = True,
 ) -> RecordFrame:
     """Read the records of a topic that others write. Those with a timestamp that has a fault are rejected.
 
@@ -262,8 +296,11 @@ def read_external(
         key_serde: Reads the keys. A record with a key that it cannot read is rejected.
         table: Whether the topic is a table, whose records need a key.
         partition_time: Whether ``record.partition_time`` is told; else it is null.
+        is_timed: Whether the records have the timestamps of the topic. If not, one with a fault is null, and rejects
+            no record.
     """
-    return _read(raw, serde, key_serde, _reader(serde, table=table, partition_time=partition_time))
+    reader = _reader(serde, table=table, partition_time=partition_time, is_timed=is_timed)
+    return _read(raw, serde, key_serde, reader)
 
 
 def read_internal(
@@ -320,7 +357,12 @@ def _record(key_serde: KeySerde, reason: Column, partition_time: Column) -> Colu
 
 
 def _reader(
-    serde: Serde, *, table: bool = False, any_timestamp: bool = False, partition_time: bool = False
+    serde: Serde,
+    *,
+    table: bool = False,
+    any_timestamp: bool = False,
+    partition_time: bool = False,
+    is_timed: bool = True,
 ) -> ArrowFunction:
     fields_type = struct_type(serde.fields)
     records = records_left_out()
@@ -342,7 +384,8 @@ def _reader(
                 exceeds = pc.greater(size, MAX_BYTES).fill_null(False)  # its changelog would refuse it
                 reasons = pc.if_else(exceeds, pa.scalar(too_large(MAX_BYTES)), reasons)
             if not any_timestamp:
-                batch, reasons = _without_faulty_timestamps(batch, reasons)
+                batch, judged = _without_faulty_timestamps(batch, reasons)
+                reasons = judged if is_timed else reasons
             time = times.of(batch, reasons) if partition_time else pa.nulls(batch.num_rows, pa.int64())
             columns = [*batch.columns, decoded.fields.cast(fields_type), reasons, time]
             yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "fields", "reason", "partition_time"])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic, refuse
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.serdes.serde import Serde
-from streamplan.spark.planning.operators import read_source
+from streamplan.spark.planning.operators import read_source, sentence
 from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.session import open_session
 from streamplan.spark.sources import RAW
@@ -55,9 +58,14 @@ def _plan(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Serde], li
         for subtopology in ready:
             waiting.remove(subtopology)
             planner = plan_of(subtopology).planner(diagnostics)
-            frames = {
-                source.name: read_source(subtopology, source, schemas, no_records) for source in subtopology.sources
-            }
+            frames = {}
+            for source in subtopology.sources:
+                try:
+                    frames[source.name] = read_source(subtopology, source, schemas, no_records)
+                except (PySparkException, Refused) as error:
+                    diagnostics.append(Diagnostic(source.location, sentence(error), "Write another timestamp="))
+                    untimed = replace(source, timestamp=None)
+                    frames[source.name] = read_source(subtopology, untimed, schemas, no_records)
             stored = {store: frames[name] for name, store in subtopology.table_stores.items()}
             for name, frame in frames.items():
                 record = F.col("record")

@@ -32,9 +32,12 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka_port import Cluster
 from streamplan.kafka_types import TopicPartition
 from streamplan.model.dead_letters import REDRIVEN_BY, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, TASK
+from streamplan.model.functions import REJECT
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.operations import (
+    ACTS,
     LEAVES_OUT,
+    MAKES_SEVERAL,
     SETS_KEY,
     Aggregate,
     Count,
@@ -281,6 +284,8 @@ class _Recount:
             letters_of = f"dead letters of sub-topology {self.subtopology.id}"
             if random := _not_deterministic(self.subtopology.nodes):
                 found.not_compared(letters_of, f"{random} may reject other records")
+            elif acting := _rejecting_actions(self.subtopology.nodes):
+                found.not_compared(letters_of, f"{acting} may have rejected records, and is not called again")
             elif self._not_processed:
                 found.not_compared(letters_of, self._not_processed)
             else:
@@ -396,7 +401,7 @@ class _Recount:
         after = self.subtopology.downstream_of({node.name for node in replaced})
         passed = [node.operation for node in upstream if isinstance(node, Processor) and node.name in after]
         merged = len(replaced) > 1 or len(writers) > 1 or any(isinstance(one, Merge) for one in passed)
-        other_keys = any(isinstance(operation, SETS_KEY) for operation in passed)
+        other_keys = any(isinstance(operation, SETS_KEY + MAKES_SEVERAL) for operation in passed)
         left_out = any(isinstance(operation, LEAVES_OUT) for operation in passed)
         # What is made of the deletion of a session has another one's key, which is not recounted.
         left_out |= late is not None and not final and not all(isinstance(operation, ToStream) for operation in passed)
@@ -491,7 +496,7 @@ class _Recount:
     def _expected(self) -> _Demanded:
         subtopology, topology = self.subtopology, self.pipeline.topology
         plan = plan_of(subtopology)
-        planner = plan.planner()
+        planner = plan.planner(acts=False)
         frames = {}
         responder = responder_of(subtopology, topology)
         sources = (table_source(subtopology), table_source(responder)) if responder else subtopology.sources
@@ -581,6 +586,13 @@ def _not_deterministic(nodes: Iterable[Node]) -> str:
     """Name the functions of some nodes that were declared as not deterministic; empty without one."""
     functions = [function_of(node.operation) for node in nodes if isinstance(node, Processor)]
     return ", ".join(function.name for function in functions if function is not None and not function.deterministic)
+
+
+def _rejecting_actions(nodes: Iterable[Node]) -> str:
+    """Name the functions of ``foreach`` and ``peek`` that may reject records; empty without one."""
+    operations = [node.operation for node in nodes if isinstance(node, Processor)]
+    functions = [operation.function for operation in operations if isinstance(operation, ACTS)]
+    return ", ".join(function.name for function in functions if function.on_error == REJECT)
 
 
 def _marks(letters: DataFrame) -> DataFrame:

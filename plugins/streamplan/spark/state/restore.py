@@ -218,9 +218,10 @@ def _run_restoring_query(
     def discard(batch: DataFrame, number: int) -> None:
         batch.write.format("noop").mode("overwrite").save()
 
+    of_stores = subtopology.as_stored()
     query = (
-        plan_of(subtopology)
-        .restore(StoredState(subtopology, schemas, stored, times))
+        plan_of(of_stores)
+        .restore(StoredState(of_stores, schemas, stored, times))
         .writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}-restore")
         .outputMode("update")
         .option("checkpointLocation", checkpoint.location)

@@ -125,13 +125,14 @@ class StagePlan(ABC, Generic[Kind]):
     most_recounted: ClassVar[int | None] = None
     """The most records of a stream task that can be recounted; None without a limit."""
 
-    def planner(self, diagnostics: list[Diagnostic] | None = None) -> OperatorPlanner:
+    def planner(self, diagnostics: list[Diagnostic] | None = None, *, acts: bool = True) -> OperatorPlanner:
         """Return a planner of the sub-topology.
 
         Args:
             diagnostics: See :class:`OperatorPlanner`.
+            acts: See :class:`OperatorPlanner`.
         """
-        return OperatorPlanner(self.stage.subtopology, self.apply, diagnostics)
+        return OperatorPlanner(self.stage.subtopology, self.apply, diagnostics, acts=acts)
 
     def planner_of_types(self, stored: StoredState) -> OperatorPlanner:
         """Return a planner on sources without records: for their types."""

@@ -1,0 +1,114 @@
+"""What all commands have in common: their help with examples and exit statuses, and how they name a pipeline."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import textwrap
+from collections.abc import Callable
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeVar
+
+from streamplan.errors import Refused
+from streamplan.programs import ExitStatus
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+Value = TypeVar("Value")
+
+
+class Commands:
+    """The commands of one command line."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._subparsers: Subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(
+        self,
+        name: str,
+        sentence: str,
+        *,
+        description: str,
+        examples: str,
+        run: Callable[[argparse.Namespace], int],
+        done: str = "",
+        wrong: str = "",
+    ) -> argparse.ArgumentParser:
+        """Add a command.
+
+        Args:
+            name: Its name.
+            sentence: What it does, for the list of all commands.
+            description: What it does, in paragraphs. A line that begins with a space is shown as it is.
+            examples: At least one, in lines; ``%(prog)s`` stands for the program with the command.
+            run: Does it, and returns the exit status.
+            done: What the exit status 0 means; empty for the words that hold for all commands.
+            wrong: What the exit status 1 means; empty where the command judges nothing.
+
+        Returns:
+            The parser, for the command's own arguments.
+        """
+        examples = textwrap.indent(examples.strip(), "  ")
+        parser = self._subparsers.add_parser(
+            name,
+            help=sentence,
+            description=_wrapped(description),
+            epilog=f"examples:\n{examples}\n\nexit status:\n{ExitStatus.table(done=done, wrong=wrong)}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.set_defaults(run=run)
+        return parser
+
+
+def _wrapped(text: str) -> str:
+    """Fit paragraphs to the terminal."""
+    width = shutil.get_terminal_size().columns - 2
+    parts: list[str] = []
+    for is_indented, group in groupby(text.splitlines(), key=lambda line: line.startswith(" ") or not line):
+        lines = list(group)
+        parts += lines if is_indented else [textwrap.fill(" ".join(lines), width)]
+    return "\n".join(parts)
+
+
+def add_pipeline(parser: argparse.ArgumentParser, *, default: str | None = None, optional: str = "") -> None:
+    """Add the argument ``PIPELINE``, which every command has that is about one pipeline.
+
+    Args:
+        parser: The parser of one command.
+        default: The pipeline without the argument.
+        optional: What the command does without the argument, where it may be left out.
+    """
+    text = "the name of a registered pipeline, see `list`"
+    text += f" (default: {default})" if default else f"; {optional}" if optional else ""
+    nargs = "?" if default or optional else None
+    parser.add_argument("pipeline", metavar="PIPELINE", nargs=nargs, default=default, help=text)
+
+
+def add_pipelines(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments ``PIPELINE``, of which none stands for all pipelines."""
+    text = "names of registered pipelines, see `list` (default: all)"
+    parser.add_argument("pipelines", metavar="PIPELINE", nargs="*", help=text)
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Return the type of an option that is a whole number, and not less than ``minimum``."""
+
+    def number(text: str) -> int:
+        if not (text.isascii() and text.removeprefix("-").isdecimal()) or int(text) < minimum:
+            raise argparse.ArgumentTypeError(f"expected a whole number, {minimum} or more, observed {text}")
+        return int(text)
+
+    return number
+
+
+def parsed_by(parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Return the type of an option whose text is parsed by a function: what it refuses is wrong usage."""
+
+    def value(text: str) -> Value:
+        try:
+            return parse(text)
+        except Refused as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return value
