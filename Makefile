@@ -77,8 +77,15 @@ down: ## stop everything that was started
 clean: down ## stop everything and remove what was made here (the jars shared among clones stay)
 	rm -rf .streamplan .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-wheel: setup ## the package as a wheel, in dist/
-	$(PYTHON) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+# It needs the build backend alone: that of the environment where there is one, else an environment of two packages.
+wheel: ## the package as a wheel, in dist/; without an environment it takes some seconds and needs the network
+	@if $(PYTHON) -c 'import hatchling' 2>/dev/null; then \
+		$(PYTHON) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .; \
+	else \
+		$(firstword $(BOOTSTRAP)) -m venv .streamplan/wheel && \
+		.streamplan/wheel/bin/python -m pip wheel --quiet --no-deps --ignore-requires-python --wheel-dir dist .; \
+	fi
+	@ls dist/*.whl
 
 lock: setup ## resolve pyproject.toml and requirements*.in anew
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U pyproject.toml requirements.in --extra airflow --extra protobuf -o requirements.txt

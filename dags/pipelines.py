@@ -1,9 +1,8 @@
-"""The DAGs of every registered pipeline."""
+"""The DAGs of every registered pipeline. What is wrong with a broken one is shown by ``broken_pipelines.py``."""
 
 from __future__ import annotations
 
-from streamplan.airflow import declare_dags
-from streamplan.registry import registered_pipelines
+from streamplan.airflow import declare_registered_dags
 
 NOTIFIERS = ()
 """Airflow's notifiers, for example
@@ -13,5 +12,4 @@ NOTIFIERS = ()
 of ``airflow.providers.slack.notifications.slack_webhook``. Each is told once per change of state, not once per run.
 """
 
-for pipeline in registered_pipelines():
-    globals().update(declare_dags(pipeline, notifiers=NOTIFIERS))
+globals().update(declare_registered_dags(notifiers=NOTIFIERS))

@@ -9,17 +9,24 @@ Either names a module, ``my_pipelines.orders``, whose ``PIPELINES`` (several) or
 object in a module, ``my_pipelines.orders:PIPELINE``. The modules are imported when the pipelines are asked for.
 Airflow's processes and the jobs inherit the environment, so they find the same pipelines.
 
+``PIPELINES`` may hold the names of further modules, in the same form, in place of pipelines. Each of them is imported
+by itself, so that one that is broken hides none of the others. A package that imports its modules in its ``__init__``
+cannot be imported when one of them is broken, and then all its pipelines are missing.
+
 The library registers none itself: ``streamplan.pipelines`` are examples.
 """
 
 from __future__ import annotations
 
 import os
+import sysconfig
 import traceback
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from streamplan.errors import Refused, StreamplanError, did_you_mean
 from streamplan.model.pipeline import Pipeline
@@ -78,20 +85,33 @@ def registrations() -> tuple[Registration, ...]:
     return tuple(first.values())
 
 
-def registered_pipelines() -> tuple[Pipeline, ...]:
-    """Every registered pipeline.
+@dataclass(frozen=True)
+class BrokenPipeline:
+    """What is registered and cannot be used.
 
-    Raises:
-        Refused: A module cannot be imported or has no pipelines, a declaration has faults, or two pipelines have the
-            same name.
+    Attributes:
+        name: The reference of the module, for its pipelines are not known; or the name that two pipelines have.
+        error: What is wrong, and what to do.
     """
-    found: dict[str, tuple[Pipeline, Registration]] = {}
-    for registration in registrations():
-        for pipeline in _pipelines_of(registration):
-            known, place = found.setdefault(pipeline.name, (pipeline, registration))
-            if known is not pipeline:
-                raise _same_name(pipeline.name, [str(place), str(registration)])
-    return tuple(pipeline for pipeline, _ in found.values())
+
+    name: str
+    error: StreamplanError
+
+    def __str__(self) -> str:
+        return str(self.error)
+
+
+def registered_pipelines() -> tuple[Pipeline, ...]:
+    """Every registered pipeline that can be used. What cannot is in :func:`broken_pipelines`."""
+    return _look_up()[0]
+
+
+def broken_pipelines() -> tuple[BrokenPipeline, ...]:
+    """What is registered and cannot be used.
+
+    A module cannot be imported or has no pipelines, a declaration has faults, or two pipelines have the same name.
+    """
+    return _look_up()[1]
 
 
 def pipeline_named(name: str) -> Pipeline:
@@ -103,76 +123,142 @@ def pipeline_named(name: str) -> Pipeline:
         Refused: No pipeline has the name, or several have it. The error lists the names there are with the nearest
             one, and what cannot be imported.
     """
-    found: dict[int, tuple[Pipeline, Registration]] = {}
-    names: dict[str, None] = {}
-    faults: list[str] = []
-    for registration in registrations():
-        try:
-            pipelines = _pipelines_of(registration)
-        except Refused as error:
-            faults.append(str(error))
-            continue
-        names.update(dict.fromkeys(pipeline.name for pipeline in pipelines))
-        for pipeline in pipelines:
-            if pipeline.name == name:
-                found.setdefault(id(pipeline), (pipeline, registration))
-    if len(found) > 1:
-        raise _same_name(name, [str(place) for _, place in found.values()])
-    for pipeline, _ in found.values():
-        return pipeline
-    kind = Refused if faults else UnknownPipeline
+    pipelines, broken = _look_up()
+    for pipeline in pipelines:
+        if pipeline.name == name:
+            return pipeline
+    for each in broken:
+        if each.name == name:
+            raise each.error
+    names = [pipeline.name for pipeline in pipelines]
+    kind = Refused if broken else UnknownPipeline
     raise kind(
         f"pipeline {name!r}",
         expected=" or ".join(names) or "one that is registered",
         observed="" if names else "none is registered",
-        remedy="\n".join([" ".join(filter(None, [did_you_mean(name, names), HOW_TO_REGISTER])), *faults]),
+        remedy="\n".join([" ".join(filter(None, [did_you_mean(name, names), HOW_TO_REGISTER])), *map(str, broken)]),
     )
 
 
-def _pipelines_of(registration: Registration) -> tuple[Pipeline, ...]:
-    """Import what a registration names.
+def chosen_pipelines(names: Iterable[str]) -> tuple[tuple[Pipeline, ...], tuple[BrokenPipeline, ...]]:
+    """Return the pipelines of those names and what is broken of them; all that is registered where there is no name.
+
+    Args:
+        names: The names. One that no pipeline has is broken, and ends nothing for the others.
+    """
+    if not (wanted := tuple(dict.fromkeys(names))):
+        return _look_up()
+    pipelines, broken = [], []
+    for name in wanted:
+        try:
+            pipelines.append(pipeline_named(name))
+        except StreamplanError as error:
+            broken.append(BrokenPipeline(name, error))
+    return tuple(pipelines), tuple(broken)
+
+
+def _look_up() -> tuple[tuple[Pipeline, ...], tuple[BrokenPipeline, ...]]:
+    """Import everything that is registered. Return the pipelines, and what is broken."""
+    found: dict[str, dict[int, tuple[Pipeline, Registration]]] = {}
+    broken: dict[str, BrokenPipeline] = {}
+    waiting = [*registrations()]
+    met = {registration.reference for registration in waiting}
+    while waiting:
+        registration = waiting.pop(0)
+        try:
+            named = _named_by(registration)
+        except StreamplanError as error:
+            broken[registration.reference] = BrokenPipeline(registration.reference, error)
+            continue
+        further = [replace(registration, reference=each) for each in named if isinstance(each, str)]
+        waiting = [*(each for each in further if each.reference not in met), *waiting]
+        met.update(each.reference for each in further)
+        for pipeline in named:
+            if isinstance(pipeline, Pipeline):
+                found.setdefault(pipeline.name, {}).setdefault(id(pipeline), (pipeline, registration))
+    sound = []
+    for name, places in found.items():
+        (pipeline, _), *others = places.values()
+        if others:
+            broken[name] = BrokenPipeline(name, _same_name(name, [str(place) for _, place in places.values()]))
+        else:
+            sound.append(pipeline)
+    return tuple(sound), tuple(broken.values())
+
+
+def _named_by(registration: Registration) -> tuple[Pipeline | str, ...]:
+    """Import what a registration names. Return its pipelines, and the references that it has in place of pipelines.
 
     Raises:
-        Refused: It cannot be imported, or it is no pipeline. A declaration with faults raises its own error.
+        StreamplanError: It cannot be imported, or it is no pipeline. A declaration with faults raises its own error.
     """
     module_name, _, attribute = registration.reference.partition(":")
     try:
         module = import_module(module_name)
+        if not attribute:
+            attribute = next((name for name in ("PIPELINES", "PIPELINE") if hasattr(module, name)), "")
+        found = getattr(module, attribute, None)
     except StreamplanError:
         raise
-    except Exception as error:  # a user's module may raise anything
+    except (Exception, SystemExit) as error:  # a user's module may raise anything, and may call exit()
+        told = error.msg if isinstance(error, SyntaxError) else error
         raise Refused(
             f"module {registration}",
             expected="one that can be imported",
-            observed=f"{_place(error)}{type(error).__name__}: {error}",
+            observed=f"{_place(error, module_name)}{type(error).__name__}: {told}",
             remedy=_remedy(error, module_name),
         ) from error
-    if not attribute:
-        attribute = next((name for name in ("PIPELINES", "PIPELINE") if hasattr(module, name)), "")
-    found = getattr(module, attribute, None)
-    pipelines = (found,) if isinstance(found, Pipeline) else found
-    if isinstance(pipelines, tuple | list) and all(isinstance(each, Pipeline) for each in pipelines):
-        return tuple(pipelines)
+    named = (found,) if isinstance(found, Pipeline) else found
+    if isinstance(named, tuple | list) and all(isinstance(each, Pipeline | str) for each in named):
+        return tuple(named)
     raise Refused(
         f"module {registration}",
-        expected=f"a Pipeline, or a tuple of them, in {attribute or 'PIPELINES or PIPELINE'}",
+        expected=f"a Pipeline, or a tuple of them or of modules' names, in {attribute or 'PIPELINES or PIPELINE'}",
         observed="no such name" if found is None else type(found).__name__,
         remedy=f"The module is {getattr(module, '__file__', None) or module_name}. "
         "Write PIPELINE = Pipeline(...) there, or name another object after a colon, as in module:object.",
     )
 
 
-def _place(error: Exception) -> str:
-    """The line of the user's code that raised."""
-    if isinstance(error, SyntaxError):
-        return ""  # its message has the line
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith("<frozen") and frame.filename != __file__]
-    own = [frame for frame in own if "importlib" not in frame.filename]
-    return f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+def _place(error: BaseException, module_name: str) -> str:
+    """The line of the user's code that raised: the last one that belongs to no library."""
+    if isinstance(error, SyntaxError) and error.filename is not None and error.lineno is not None:
+        return f"{error.filename}:{error.lineno}: "
+    lines = [*_lines(error)]
+    own = [line for line in lines if line.is_of(module_name)] or [line for line in lines if not line.is_ours]
+    return f"{own[-1].file}:{own[-1].number}: " if own else ""
 
 
-def _remedy(error: Exception, module_name: str) -> str:
+@dataclass(frozen=True)
+class _Line:
+    """A line of a traceback."""
+
+    file: str
+    number: int
+    module: str
+
+    @property
+    def is_ours(self) -> bool:
+        return self.file.startswith(("<", _PACKAGE)) or self.module.partition(".")[0] == "importlib"
+
+    def is_of(self, module_name: str) -> bool:
+        """Whether it is in the package of that module, or in another module that is no library."""
+        package = module_name.rpartition(".")[0] or module_name
+        if self.module in (module_name, package) or self.module.startswith((f"{module_name}.", f"{package}.")):
+            return True
+        return not self.is_ours and not self.file.startswith(_LIBRARIES)
+
+
+_PACKAGE = str(Path(__file__).parent)
+_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+def _lines(error: BaseException) -> Iterator[_Line]:
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        yield _Line(frame.f_code.co_filename, number, str(frame.f_globals.get("__name__", "")))
+
+
+def _remedy(error: BaseException, module_name: str) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is not None and f"{module_name}.".startswith(f"{missing}."):
         return (

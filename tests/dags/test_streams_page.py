@@ -35,6 +35,7 @@ PAGE_MS = 120_000
 ADDRESSES = [
     "/",
     "/api/pipelines",
+    "/api/broken-pipelines",
     "/api/pipelines/orders",
     "/api/pipelines/orders/topology.svg",
     "/api/pipelines/orders/history",
@@ -85,6 +86,7 @@ def client(
         is_authorized_dag=lambda *, method, details, user: (
             (method, details.id, user) == ("GET", "orders_health", "ann")
         ),
+        is_authorized_view=lambda *, access_view, user: (access_view.value, user) == ("IMPORT_ERRORS", "ann"),
         is_authorized_connection=lambda *, method, details, user: (
             (method, details.conn_id, user) == ("GET", "kafka_default", "ann")
         ),
@@ -104,9 +106,31 @@ def test_nobody_sees_anything_without_a_login(client: TestClient, address: str) 
 
 def test_a_pipeline_is_shown_to_those_who_may_see_its_health_dag(client: TestClient) -> None:
     assert client.get("/api/pipelines").json() == ["orders"]
-    for address in ADDRESSES[2:]:
+    for address in ADDRESSES[3:]:
         assert client.get(address).status_code == 200
         assert client.get(address.replace("orders", "users")).status_code == 403
+
+
+@pytest.fixture
+def broken_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A registered module with a typo, beside the examples."""
+    (tmp_path / "typo_module.py").write_text("\nfrom streamplan import Pipline\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", "typo_module,streamplan.pipelines")
+    return f"{tmp_path}/typo_module.py:2: ImportError: cannot import name 'Pipline'"
+
+
+def test_a_broken_pipeline_is_named_to_those_who_may_see_import_errors_and_hides_no_other(
+    client: TestClient, broken_module: str
+) -> None:
+    from airflow.api_fastapi.core_api.security import get_user
+
+    assert client.get("/api/pipelines").json() == ["orders"]
+    assert client.get("/api/pipelines/orders").json()["problem"] == ""
+    (told,) = client.get("/api/broken-pipelines").json()
+    assert broken_module in told
+    client.app.dependency_overrides[get_user] = lambda: "bob"  # type: ignore[attr-defined]
+    assert client.get("/api/broken-pipelines").json() == []
 
 
 def test_any_application_is_shown_to_those_who_may_see_the_connection(client: TestClient) -> None:
@@ -256,6 +280,23 @@ def test_the_page_says_why_a_task_is_behind(
         assert behind.count() >= 1
         expect(behind.first).to_contain_text(reason)
         expect(page.locator("#task-rows tbody tr:not(.behind)").first).not_to_contain_text(reason)
+
+
+@in_a_browser
+def test_the_page_names_a_broken_pipeline_above_the_one_that_it_shows(client: TestClient, broken_module: str) -> None:
+    from playwright.sync_api import expect
+
+    with shown(client) as page:
+        expect(page.locator("#broken")).to_contain_text(broken_module)
+        expect(page.locator("#problem")).to_be_hidden()
+
+
+@in_a_browser
+def test_without_a_broken_pipeline_the_page_says_nothing(client: TestClient) -> None:
+    from playwright.sync_api import expect
+
+    with shown(client) as page:
+        expect(page.locator("#broken")).to_be_hidden()
 
 
 @in_a_browser

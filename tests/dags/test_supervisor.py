@@ -42,11 +42,11 @@ from streamplan.kafka import task_ownership
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.remote_job import RemoteAggregator
 from streamplan.kafka_types import Offsets
-from streamplan.pipelines import PIPELINES
 from streamplan.processes import Owner, PidNamespace, ProcessRef
 from streamplan.settings import PACKAGE, Settings
 
 from tests.support.airflow_home import VARIABLES
+from tests.support.examples import PIPELINES
 
 JOB = "orders-job"
 SLEEPER = "import time; time.sleep(600)"
@@ -807,7 +807,8 @@ def test_instances_are_executors_of_one_core(settings: Settings, monkeypatch: py
 def test_a_job_imports_every_example_from_the_archive_that_spark_is_given(settings: Settings) -> None:
     """With the files that they name."""
     archive = _zipped_package(settings)
-    code = "import streamplan.pipelines as p; print(p.__file__); [print(each.name) for each in p.PIPELINES]"
+    code = "import streamplan as s, streamplan.pipelines as p; print(p.__file__); "
+    code += "[print(each.name) for each in s.registered_pipelines()]"
     variables = {**os.environ, "PYTHONPATH": str(archive)}
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120)
     file, *names = done.stdout.splitlines()

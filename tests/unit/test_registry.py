@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from streamplan import registry
 from streamplan.errors import Refused
-from streamplan.pipelines import PIPELINES
-from streamplan.registry import pipeline_named, registered_pipelines
+from streamplan.registry import broken_pipelines, pipeline_named, registered_pipelines
+
+from tests.support.examples import PIPELINES
 
 DECLARATION = """
 from streamplan import Json, Pipeline, TestData, Topology
@@ -84,55 +85,92 @@ def test_entry_points_come_first_and_nothing_is_there_twice(theirs: Theirs) -> N
     assert names() == ["pointed", "named"]
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        ("1 / 0", r"broken_module.py:\d+: ZeroDivisionError: division by zero. Correct the module"),
-        ("import not_here", "No module named 'not_here'. The module imports not_here: install that"),
-        ("def wrong(:", r"SyntaxError: .*broken_module.py, line \d+"),
-        ("", "expected a Pipeline, or a tuple of them, in PIPELINES or PIPELINE, observed no such name"),
-        ("PIPELINE = 'orders'", "expected a Pipeline, or a tuple of them, in PIPELINE, observed str"),
-    ],
-)
-def test_a_broken_module_is_named_with_what_to_do(theirs: Theirs, code: str, said: str) -> None:
+BREAKS = {
+    "1 / 0": r"broken_module.py:\d+: ZeroDivisionError: division by zero. Correct the module",
+    "import not_here": r"broken_module.py:9: ModuleNotFoundError: .*'not_here'. The module imports not_here",
+    "from streamplan import NotThere": r"broken_module.py:9: ImportError: cannot import name 'NotThere'",
+    "def wrong(:": r"/broken_module.py:9: SyntaxError: invalid syntax",
+    "  indented = 1": r"/broken_module.py:9: IndentationError: unindent does not match",
+    "raise SystemExit(3)": r"broken_module.py:9: SystemExit: 3",
+    "import sys; sys.exit()": r"broken_module.py:9: SystemExit: ",
+    "def again(): again()\nagain()": r"broken_module.py:9: RecursionError",
+    "import json; json.loads('{')": r"broken_module.py:9: JSONDecodeError",  # the user's line, not the library's
+    "Topology(1.5).stream": r"broken_module.py:9: ",
+    "": r"a Pipeline, or a tuple of them or of modules' names, in PIPELINES or PIPELINE, observed no such name",
+    "PIPELINE = 'orders'": r"in PIPELINE, observed str",
+    "PIPELINES = (declare('one'), 2)": r"in PIPELINES, observed tuple",
+    "def __getattr__(name): raise KeyError(name)": r"broken_module.py:9: KeyError",
+}
+"""The last lines of a module, and what is said about it."""
+
+
+@pytest.mark.parametrize("code", BREAKS)
+def test_a_broken_module_is_named_with_what_to_do_and_hides_no_other(theirs: Theirs, code: str) -> None:
     theirs.write("broken_module", code)
-    theirs.variable("broken_module")
-    with pytest.raises(Refused, match=said) as refused:
-        registered_pipelines()
-    assert str(refused.value).startswith("module broken_module (STREAMPLAN_PIPELINES): expected")
+    theirs.write("sound_module", "PIPELINE = declare('sound')")
+    theirs.variable("broken_module", "sound_module")
+    assert names() == ["sound"]
+    assert pipeline_named("sound").name == "sound"
+    (broken,) = broken_pipelines()
+    assert broken.name == "broken_module"
+    assert re.search(BREAKS[code], str(broken.error))
 
 
 @pytest.mark.parametrize("reference", ["not_here", "not_here.below", "not_here:PIPELINE"])
 def test_a_module_that_is_not_installed_says_where_it_belongs(theirs: Theirs, reference: str) -> None:
     theirs.entry_points(team=reference)
-    with pytest.raises(Refused, match=r"entry point 'team'.*Install the distribution that has it"):
-        registered_pipelines()
+    assert names() == []
+    (broken,) = broken_pipelines()
+    assert re.search(r"entry point 'team'.*Install the distribution that has it", str(broken))
 
 
-def test_a_broken_module_hides_no_other_pipeline(theirs: Theirs) -> None:
-    """One Airflow may have the pipelines of several teams."""
+def test_a_name_that_no_pipeline_has_is_answered_with_those_there_are_and_what_is_broken(theirs: Theirs) -> None:
     theirs.write("broken_module", "1 / 0")
     theirs.write("sound_module", "PIPELINE = declare('sound')")
     theirs.variable("broken_module", "sound_module")
-    assert pipeline_named("sound").name == "sound"
     with pytest.raises(Refused, match=r"expected sound\. (.|\n)*module broken_module"):
         pipeline_named("another")
+    with pytest.raises(Refused, match=r"^module broken_module .*ZeroDivisionError"):
+        pipeline_named("broken_module")
 
 
-def test_two_pipelines_of_one_name_are_refused_with_both_places(theirs: Theirs) -> None:
+def test_a_package_names_its_modules_so_that_a_broken_one_hides_no_other(theirs: Theirs) -> None:
+    theirs.write("their_sound", "PIPELINE = declare('sound')")
+    theirs.write("their_broken", "1 / 0")
+    theirs.write("their_two", "PIPELINES = [declare('two'), 'their_three:three', 'their_package']")
+    theirs.write("their_three", "three = declare('three')")
+    theirs.write("their_package", "PIPELINES = ('their_broken', 'their_sound', declare('own'), 'their_two')")
+    theirs.write("their_last", "PIPELINE = declare('last')")
+    theirs.variable("their_package", "their_last", "their_sound")
+    assert sorted(names()) == ["last", "own", "sound", "three", "two"]
+    assert [broken.name for broken in broken_pipelines()] == ["their_broken"]
+
+
+def test_a_broken_module_of_the_examples_hides_no_other_example(
+    theirs: Theirs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs.variable("streamplan.pipelines")
+    monkeypatch.setitem(sys.modules, "streamplan.pipelines.users", None)  # importing it raises
+    assert names() == [pipeline.name for pipeline in PIPELINES if pipeline.name != "users"]
+    assert [broken.name for broken in broken_pipelines()] == ["streamplan.pipelines.users"]
+
+
+def test_two_pipelines_of_one_name_are_refused_with_both_places_and_hide_no_other(theirs: Theirs) -> None:
     theirs.write("one_module", "PIPELINE = declare('same')")
-    theirs.write("other_module", "PIPELINE = declare('same')")
+    theirs.write("other_module", "PIPELINES = (declare('same'), declare('sound'))")
     theirs.variable("one_module", "other_module")
-    for ask in (registered_pipelines, lambda: pipeline_named("same")):
-        with pytest.raises(Refused, match=r"two of that name, in one_module .* and other_module"):
-            ask()
+    assert names() == ["sound"]
+    (broken,) = broken_pipelines()
+    assert broken.name == "same"
+    with pytest.raises(Refused, match=r"two of that name, in one_module .* and other_module"):
+        pipeline_named("same")
 
 
 def test_a_declaration_with_faults_keeps_its_own_error(theirs: Theirs) -> None:
     theirs.write("faulty_module", "PIPELINE = declare('not a name')")
     theirs.variable("faulty_module")
-    with pytest.raises(Refused, match=r"faulty_module.py:\d+: the name 'not a name' contains ' '"):
-        registered_pipelines()
+    (broken,) = broken_pipelines()
+    assert re.search(r"faulty_module.py:\d+: the name 'not a name' contains ' '", str(broken))
 
 
 def test_the_page_of_quick_starts_lists_every_example() -> None:

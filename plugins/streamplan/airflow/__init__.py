@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamplan.airflow.dags import declare_dags
     from streamplan.airflow.deadlines import verification_deadline
+    from streamplan.airflow.registered_dags import declare_registered_dags, refuse_broken_pipelines
 
-__all__ = ["declare_dags", "verification_deadline"]
+__all__ = ["declare_dags", "declare_registered_dags", "refuse_broken_pipelines", "verification_deadline"]
 
-_MODULES = {"declare_dags": "dags", "verification_deadline": "deadlines"}
+_MODULES = {
+    "declare_dags": "dags",
+    "declare_registered_dags": "registered_dags",
+    "refuse_broken_pipelines": "registered_dags",
+    "verification_deadline": "deadlines",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow.exceptions import AirflowTimetableInvalid
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import (
     DAG,
@@ -22,6 +23,7 @@ from airflow.sdk import (
     TaskGroup,
     TriggerRule,
 )
+from airflow.timetables.trigger import CronTriggerTimetable as CronTimetable
 
 from streamplan.airflow.check_operators import (
     CheckOperator,
@@ -124,7 +126,7 @@ def declare_dags(
         The DAGs by their ids: ``<name>_deploy`` and so on. Without test data there is no ``<name>_producer``.
 
     Raises:
-        Refused: The pipeline is not registered, or another one of its name is.
+        Refused: The pipeline is not registered, or another one of its name is; or Airflow cannot read a schedule.
     """
     registered = pipeline_named(pipeline.name)
     if registered.topology.application_id != pipeline.topology.application_id:
@@ -163,10 +165,29 @@ def pipeline_dag(pipeline: Pipeline, kind: str, doc: str, **arguments: Any) -> D
         description=" ".join(re.split(r"\.\s", doc, maxsplit=1)[0].replace("**", "").split()) + ".",
         doc_md="\n".join(line.strip() for line in doc.strip().splitlines()),
         catchup=False,
+        auto_register=False,  # the DAG file has it by its name, and a pipeline that is declared by half has none
         tags=["streamplan", pipeline.name, kind],
         default_args={"owner": OWNER, "retries": 0},
         **({"schedule": None, "is_paused_upon_creation": False, "render_template_as_native_obj": True} | arguments),
     )
+
+
+def _cron(pipeline: Pipeline, expression: str, option: str) -> CronTriggerTimetable:
+    """Return the timetable. Airflow would find a wrong expression when it writes all DAGs of the file, and write none.
+
+    Raises:
+        Refused: It is no cron expression.
+    """
+    try:
+        CronTimetable(expression, timezone="UTC").validate()
+    except (AirflowTimetableInvalid, ValueError, TypeError, AttributeError) as error:  # the last for what is no text
+        location = pipeline.topology.processors.nodes[0].location
+        raise Refused(
+            f"{location}: {option} of pipeline {pipeline.name!r}",
+            expected="a cron expression, such as '*/10 * * * *'",
+            observed=f"{expression!r}: {error}",
+        ) from error
+    return CronTriggerTimetable(expression, timezone="UTC")
 
 
 def records_asset(pipeline: Pipeline) -> Asset:
@@ -323,7 +344,7 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = (), deadlines
             before. :func:`streamplan.airflow.verification_deadline` returns one that looks at the totals first.
     """
     after_production = " and after each run of its producer" if pipeline.test_data else ""
-    timetable = CronTriggerTimetable(pipeline.health_schedule, timezone="UTC")
+    timetable = _cron(pipeline, pipeline.health_schedule, "health_schedule")
     with pipeline_dag(
         pipeline,
         "health",
@@ -385,7 +406,7 @@ def summary_dag(pipeline: Pipeline, schedule: str, notifiers: Sequence[Notifier]
         was dead-lettered, and what the checks found, in bars of six hours. The button *Picture* of the task leads to
         the picture.
         """,
-        schedule=CronTriggerTimetable(schedule, timezone="UTC"),
+        schedule=_cron(pipeline, schedule, "summary"),
         max_active_runs=1,
     ) as dag:
         SummaryOperator(

@@ -8,7 +8,7 @@ from itertools import chain
 
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import Check, Observation, limit
+from streamplan.checks.framework.check import FOR_INFORMATION, Check, Observation, limit
 from streamplan.kafka_port import Cluster
 from streamplan.model.assignment import MAX_MESSAGE_BYTES, metadata_size
 from streamplan.model.diagnostics import MAX_NAME_LENGTH
@@ -98,7 +98,14 @@ def _metadata(application: Application, cluster: Cluster) -> Observation:
         "beyond the limit no rebalance succeeds: give repartition topics shorter explicit names, take fewer partitions,"
         " or split the service into several"
     )
-    return row if row.agrees else Observation(row.subject, row.expected, row.observed, remedy)
+    if row.agrees:
+        return row
+    members = cluster.members(application.application_id) or ()
+    if any(member.instance is not None for member in members):
+        # An aggregator is the one member of its group. Its stream tasks are not assigned by way of the group.
+        remark = f"{row.subject}; that is beyond the limit for instances of the JVM library alone, and none runs here"
+        return Observation(remark, FOR_INFORMATION, FOR_INFORMATION)
+    return Observation(row.subject, row.expected, row.observed, remedy)
 
 
 CHECK = NamesCheck()

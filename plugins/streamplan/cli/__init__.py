@@ -6,12 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 
 from rich.console import Console
 
 from streamplan import __version__
 from streamplan.cli.command import Commands
+from streamplan.cli.program import Parser, as_typed, program
 from streamplan.errors import StreamplanError, did_you_mean
 from streamplan.programs import ExitStatus, run_program
 
@@ -84,9 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, one of :class:`~streamplan.programs.ExitStatus`. What stopped the command is on stderr.
     """
     arguments = _in_words_of_today([*sys.argv[1:]] if arguments is None else [*arguments])
-    parser = argparse.ArgumentParser(
-        # Where the package is not installed, as in a clone, there is no program of that name.
-        prog="streamplan" if Path(sys.argv[0]).stem == "streamplan" else "python -m streamplan",
+    parser = Parser(
+        prog=program(),
         description="Kafka Streams' execution model on PySpark, deployed and checked by Airflow.",
         epilog=_EXAMPLES.format(statuses=ExitStatus.table(wrong=ExitStatus.WRONG.meaning)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -108,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _tell(error: StreamplanError) -> None:
     # Markup is off, because messages have lists in square brackets.
-    Console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+    Console(stderr=True).print(as_typed(str(error)), style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _in_words_of_today(arguments: list[str]) -> list[str]:

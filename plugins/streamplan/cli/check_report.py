@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rich.console import Console
-
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import CheckResult, NotApplicable, Observation, Outcome, sentence
+from streamplan.cli.output import table_console
 from streamplan.cli.tables import checks_table
 from streamplan.kafka.brokers import Brokers
 from streamplan.model.topics import TopicRole
@@ -77,7 +76,7 @@ class CheckReport:
 
     def show(self) -> None:
         """Print a table of all checks, then each wrong row, the notes and the error."""
-        console = Console(markup=False, emoji=False, highlight=False)
+        console = table_console()
         if self.application:
             console.print(_heading(self.application), style="bold", soft_wrap=True)
             table = checks_table(self.results)

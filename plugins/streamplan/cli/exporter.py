@@ -9,14 +9,16 @@ from typing import Any
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.command import Commands, add_pipelines
-from streamplan.cli.output import plain_console
+from streamplan.cli.output import plain_console, print_broken
 from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.observability.metrics import METRICS, Measurement, Metric, measure
+from streamplan.model.pipeline import Pipeline
+from streamplan.observability.metrics import BROKEN, METRICS, Measurement, Metric, measure
 from streamplan.observability.observed import Observed
 from streamplan.observability.prometheus import PrometheusCollector, serve
 from streamplan.observability.sampler import Sampler
-from streamplan.registry import pipeline_named, registered_pipelines
+from streamplan.programs import ExitStatus
+from streamplan.registry import BrokenPipeline, chosen_pipelines
 from streamplan.settings import Settings
 
 SNAPSHOT_SECONDS = 5.0
@@ -34,7 +36,8 @@ def register(commands: Commands) -> None:
         description="Serve the metrics of pipelines at http://HOST:PORT/metrics: the lag of each stream task in "
         "offsets and in seconds, the members of its group, the ends of its topics, what the aggregator measured of its "
         "micro-batches and its state, the last outcome of each check and its time, and the verified records. The "
-        "brokers are asked when somebody asks for metrics, once in five seconds at most. It runs until Ctrl-C. The "
+        "brokers are asked when somebody asks for metrics, once in five seconds at most. It runs until Ctrl-C. A "
+        "pipeline that is broken is named, and has a metric; the others have theirs. The "
         "directory monitoring/ has alert rules and a dashboard.",
         examples="%(prog)s orders --port 9404",
         run=_run,
@@ -59,9 +62,11 @@ def register(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    declared = [pipeline_named(name) for name in options.pipelines]
-    if not declared and not options.application_id:
-        declared = list(registered_pipelines())
+    declared: Sequence[Pipeline] = ()
+    broken: Sequence[BrokenPipeline] = ()
+    if options.pipelines or not options.application_id:
+        declared, broken = chosen_pipelines(options.pipelines)
+    print_broken(broken)
     cluster = KafkaCluster(chosen_brokers(options), deadline_seconds=ANSWER_SECONDS)
     reports = Settings.from_environment().reports
     applications = [
@@ -69,6 +74,8 @@ def _run(options: argparse.Namespace) -> int:
         *(Observed(name, cluster) for name in options.application_id),
     ]
     samplers = [Sampler(each.find, each.name, cluster, reports) for each in applications]
+    if broken and not samplers:
+        return ExitStatus.REFUSED
     if not samplers:
         raise Refused(
             "pipelines",
@@ -76,8 +83,8 @@ def _run(options: argparse.Namespace) -> int:
             observed="none is registered",
             remedy="Give --application-id ID, or register a pipeline: `python -m streamplan list` says how.",
         )
-    port, stop_serving = serve(PrometheusCollector(lambda: _measure(samplers)), options.host, options.port)
-    stop_sending = send_by_otlp(samplers, options.otlp, options.otlp_seconds) if options.otlp else None
+    port, stop_serving = serve(PrometheusCollector(lambda: _measure(samplers, broken)), options.host, options.port)
+    stop_sending = send_by_otlp(samplers, options.otlp, options.otlp_seconds, broken) if options.otlp else None
     plain_console().print(f"Metrics are at http://{options.host}:{port}/metrics. Ctrl-C ends it.")
     try:
         Event().wait()
@@ -88,18 +95,23 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(samplers: Sequence[Sampler]) -> Iterator[Measurement]:
+def _measure(samplers: Sequence[Sampler], broken: Sequence[BrokenPipeline]) -> Iterator[Measurement]:
+    for each in broken:
+        yield Measurement(BROKEN, 1, {"pipeline": each.name})
     for sampler in samplers:
         yield from measure(sampler.latest(SNAPSHOT_SECONDS))
 
 
-def send_by_otlp(samplers: Sequence[Sampler], url: str, seconds: float) -> Callable[[], None]:
+def send_by_otlp(
+    samplers: Sequence[Sampler], url: str, seconds: float, broken: Sequence[BrokenPipeline] = ()
+) -> Callable[[], None]:
     """Send the metrics by OTLP over HTTP again and again.
 
     Args:
         samplers: One for each application.
         url: Where to, such as ``http://collector:4318/v1/metrics``.
         seconds: How often.
+        broken: The pipelines that cannot be used.
 
     Returns:
         A function that ends it.
@@ -123,7 +135,9 @@ def send_by_otlp(samplers: Sequence[Sampler], url: str, seconds: float) -> Calla
 
     def observe(metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
         return lambda _: [
-            Observation(value.value, dict(value.attributes)) for value in _measure(samplers) if value.metric is metric
+            Observation(value.value, dict(value.attributes))
+            for value in _measure(samplers, broken)
+            if value.metric is metric
         ]
 
     exporter = OTLPMetricExporter(endpoint=url)

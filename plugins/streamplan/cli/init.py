@@ -29,6 +29,9 @@ FILES = {
 }
 """The files of the repository, each with the name of its template."""
 
+CONSTRAINTS = "constraints.txt"
+"""The file with the versions that this version of Streamplan was tested with."""
+
 _REMEDY = "Name a directory such as my-pipelines."
 
 _DESCRIPTION = """\
@@ -39,6 +42,7 @@ Write a small repository for pipelines of your own:
                                is well
   pyproject.toml               the package, and the entry point that registers its pipelines
   requirements.txt             what Airflow's environment, and yours, needs
+  constraints.txt              the versions that this version of Streamplan was tested with
   .github/workflows/tests.yml  the tests in CI
   README.md                    how to look at the pipeline, try it on this machine, and deploy it
 
@@ -49,6 +53,8 @@ _EXAMPLES = """\
 %(prog)s my-pipelines
 then
   cd my-pipelines
+  mkdir wheels               and copy the wheel of Streamplan there, unless your package index has it
+  python3 -m venv .venv && . .venv/bin/activate
   pip install --requirement requirements.txt
   streamplan list
   streamplan demo visits --records 1000
@@ -103,6 +109,7 @@ def write_repository(directory: Path) -> list[Path]:
         ).substitute(values)
         for path, template in FILES.items()
     }
+    contents[directory / CONSTRAINTS] = constraints()
     if existing := [file for file in contents if file.exists()]:
         raise Refused(
             f"repository in {directory}",
@@ -123,6 +130,18 @@ def write_repository(directory: Path) -> list[Path]:
         with file.open("x") as opened:
             opened.write(content)
     return list(contents)
+
+
+def constraints() -> str:
+    """Return the versions that Streamplan was tested with, in the form of pip's constraints.
+
+    They are the locked ones of its own repository: the file is a link to its ``requirements.txt``, and the wheel has a
+    copy.
+    """
+    locked = Path(__file__).with_name(CONSTRAINTS).read_text().splitlines()
+    lines = [line for line in locked if line and not line.lstrip().startswith("#")]
+    heading = f"# The versions that Streamplan {__version__} was tested with."
+    return "\n".join([heading, *lines, ""])
 
 
 def _package(name: str) -> str:

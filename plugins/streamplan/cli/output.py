@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
+
+from streamplan.cli.program import as_typed
+from streamplan.registry import BrokenPipeline
+
+PIPED_COLUMNS = 100_000
+"""The width of a table in a pipe: each row is one line, for other programs to read."""
+
+
+def table_console() -> Console:
+    """Return the console for tables. In a terminal their cells fold at its width; in a pipe each row is one line.
+
+    ``COLUMNS``, where it is set, is the width of both.
+    """
+    return Console(markup=False, emoji=False, highlight=False, width=table_width())
+
+
+def table_width() -> int | None:
+    """Return the width of tables; None for that of the terminal, or for ``COLUMNS``."""
+    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_COLUMNS
+
+
+def print_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns, the first of them as headings. The width is that of :func:`table_console`."""
+    if table_width() is not None:
+        for line in align_columns(rows):
+            plain_console().print(line)
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for word in rows[0]:
+        table.add_column(word, overflow="fold")
+    for row in rows[1:]:
+        table.add_row(*row)
+    table_console().print(table)
 
 
 def plain_console() -> Console:
     """Return a console that prints text as it is and leaves lines whole, in a terminal and in a pipe."""
     return Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+def print_broken(broken: Iterable[BrokenPipeline]) -> None:
+    """Print on stderr which pipelines are broken. The command goes on with the others."""
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
+    for each in broken:
+        console.print(as_typed(str(each)), style="red")
 
 
 def timed_report(console: Console) -> Callable[[str], None]:

@@ -19,6 +19,7 @@ from streamplan.model.assignment import (
     LoadPlan,
     assign,
     group_metadata_size,
+    large_assignment,
     plan_load,
     stateful_tasks,
 )
@@ -212,8 +213,11 @@ def _assignment(assignment: Assignment, stateful: Collection[TaskId]) -> Text:
 
 
 def _warnings(pipeline: Pipeline) -> list[Text]:
-    """The stores and repartition topics without names of their own; no part where all have one."""
-    lines = [f"Warning: {warning}.\n" for warning in unnamed(pipeline.topology)]
+    """The stores and repartition topics without names of their own, and a limit of the JVM; no part without any."""
+    found = [*unnamed(pipeline.topology)]
+    if pipeline.is_resolved:
+        found += large_assignment(pipeline.topology, pipeline.partition_counts)
+    lines = [f"Warning: {warning}.\n" for warning in found]
     return [Text("".join(lines), "yellow")] if lines else []
 
 
@@ -225,7 +229,7 @@ def _group_metadata(pipeline: Pipeline, instances: int) -> Text:
             size = group_metadata_size(topology, counts, instances=count, application_server=server)
             large = size > MAX_MESSAGE_BYTES
             text.append(f"  {size:,} of {MAX_MESSAGE_BYTES:,} bytes with {quantity(count, 'instance')}{words}")
-            text.append(": too large, no rebalance would succeed\n" if large else "\n", "red")
+            text.append(": too large for the JVM library, no rebalance would succeed\n" if large else "\n", "red")
     return text
 
 

@@ -56,9 +56,9 @@ def _run(options: argparse.Namespace) -> int:
     brokers = chosen_brokers(options)
     pyspark_home()  # says what to do where PySpark is missing
     from streamplan.maintenance.redrive import Redriver  # imports PySpark, which takes seconds
-    from streamplan.spark.session import local_session
+    from streamplan.spark.session import late_session, local_session
 
-    with local_session(f"{pipeline.topology.application_id}-redrive") as spark:
+    with late_session(local_session(f"{pipeline.topology.application_id}-redrive")) as spark:
         return run_operation(
             Redriver(
                 pipeline,

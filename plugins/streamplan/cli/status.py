@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from streamplan.cli.command import Commands
+from streamplan.cli.output import table_console
+from streamplan.cli.tables import table_of
 from streamplan.local.stack import Stack
 from streamplan.programs import ExitStatus
 from streamplan.settings import Settings
@@ -27,15 +28,13 @@ def register(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    console = Console(soft_wrap=True)
+    console = table_console()
     settings = Settings.from_environment()
     states = Stack(settings).states()
-    table = Table(title=f"Stack in {settings.home}", title_justify="left")
-    for heading in ("process", "pid", "address", "state"):
-        table.add_column(heading)
+    table = table_of(f"Stack in {settings.home}", "process", "pid", "address", "state")
     for state in states:
-        verdict = f"[red]{state.fault}[/red]" if state.fault else "[green]healthy[/green]"
+        verdict = Text(state.fault, "red") if state.fault else Text("healthy", "green")
         table.add_row(state.name, str(state.pid) if state.alive else "-", state.address, verdict)
     console.print(table)
-    console.print(f"Logs: {settings.logs}")
+    console.print(f"Logs: {settings.logs}", soft_wrap=True)
     return ExitStatus.WRONG if any(state.fault for state in states) else ExitStatus.DONE

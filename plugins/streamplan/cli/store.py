@@ -6,7 +6,7 @@ import argparse
 
 from streamplan.cli.command import Commands
 from streamplan.cli.observed import add_options, observed, print_json
-from streamplan.cli.output import align_columns, plain_console
+from streamplan.cli.output import plain_console, print_columns
 from streamplan.observability.lookup import find_key
 from streamplan.programs import ExitStatus
 
@@ -38,8 +38,7 @@ def _run(options: argparse.Namespace) -> int:
             (each.changelog, each.key, each.value or "(deleted)", str(each.partition), str(each.offset), each.at)
             for each in found
         ]
-        for line in align_columns(rows):
-            plain_console().print(line)
+        print_columns(rows)
     else:
         plain_console().print(f"No changelog of {chosen.name} has the key {options.key}.")
     return ExitStatus.DONE if found else ExitStatus.WRONG

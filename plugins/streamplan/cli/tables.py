@@ -115,7 +115,8 @@ def table_of(title: str, *columns: str, right: Collection[str] = ("state store",
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         figures = column in right or column.startswith("counted")
-        table.add_column(column, justify="right" if figures else "left", overflow="fold")
+        # Figures are never cut: texts fold in their place.
+        table.add_column(column, justify="right" if figures else "left", overflow="fold", no_wrap=figures)
     return table
 
 

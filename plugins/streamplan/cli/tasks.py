@@ -6,13 +6,14 @@ import argparse
 import time
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.command import Commands, add_pipeline, at_least
+from streamplan.cli.output import table_console
 from streamplan.cli.tables import seconds_ago, table_of
 from streamplan.errors import CouldNotLook, StreamplanError
 from streamplan.files import ReportPaths
@@ -55,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
     settings = Settings.from_environment()
     file = ReportPaths(settings.reports, pipeline.name).aggregator_status
-    console = Console(markup=False, emoji=False, highlight=False)
+    console = table_console()
     brokers = chosen_brokers(options)
     pipeline = resolve_pipeline(pipeline, brokers)
     cluster = KafkaCluster(brokers)

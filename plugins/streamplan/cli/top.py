@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import time
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from streamplan.cli.command import Commands
 from streamplan.cli.observed import add_options, observed, print_json
+from streamplan.cli.output import table_console
 from streamplan.cli.tables import checks_table, seconds_ago, table_of
 from streamplan.model.status import AggregatorStatus
 from streamplan.observability.sampler import Sampler
@@ -39,7 +40,7 @@ def register(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     chosen = observed(options)
     sampler = Sampler(chosen.find, chosen.name, chosen.cluster, Settings.from_environment().reports)
-    console = Console(markup=False, emoji=False, highlight=False)
+    console = table_console()
     first = sampler.sample()
     if options.json or not console.is_terminal:
         time.sleep(0 if first.problem else REFRESH_SECONDS)

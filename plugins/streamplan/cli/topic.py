@@ -6,7 +6,7 @@ import argparse
 
 from streamplan.cli.command import Commands, parsed_by
 from streamplan.cli.observed import add_options, observed, print_json
-from streamplan.cli.output import align_columns, plain_console
+from streamplan.cli.output import plain_console, print_columns
 from streamplan.model.start_moment import FORMS
 from streamplan.observability.lookup import moment, read_records
 from streamplan.observability.topic_view import TopicView, view_topic
@@ -68,8 +68,7 @@ def _run(options: argparse.Namespace) -> int:
         )
         for each in found
     ]
-    for line in align_columns(rows):
-        plain_console().print(line)
+    print_columns(rows)
     return 0
 
 
@@ -96,6 +95,7 @@ def _describe(view: TopicView, *, as_json: bool) -> int:
     configs = [("CONFIG", "DECLARED", "OBSERVED")]
     configs += [(each.name, each.declared or "-", each.observed or "not set") for each in view.configs]
     plain_console().print(f"{view.name}, {view.role}")
-    for line in [*align_columns(partitions), "", *align_columns(configs)]:
-        plain_console().print(line)
+    print_columns(partitions)
+    plain_console().print()
+    print_columns(configs)
     return 0

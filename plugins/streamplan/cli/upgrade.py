@@ -70,10 +70,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.step == "plan" or plan.stage is Stage.DONE:
         return 0
     pyspark_home()  # says what to do where PySpark is missing
-    from streamplan.spark.session import local_session  # imports PySpark, which takes seconds
+    from streamplan.spark.session import late_session, local_session  # imports PySpark, which takes seconds
 
     jars = sorted((settings.jars or require(SPARK, os.environ)).glob("*.jar"))
-    with local_session(f"{plan.application_id}-upgrade", master=LOCAL_MASTER, jars=jars) as spark:
+    with late_session(local_session(f"{plan.application_id}-upgrade", master=LOCAL_MASTER, jars=jars)) as spark:
         if options.step != "switch":
             built = upgrader.build(spark)
             if built is not None:

@@ -14,15 +14,17 @@ from rich.console import Console
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.command import Commands, add_pipelines
-from streamplan.cli.output import plain_console, quantity
-from streamplan.errors import Refused
+from streamplan.cli.output import plain_console, print_broken, quantity
+from streamplan.cli.program import as_typed
+from streamplan.errors import StreamplanError
 from streamplan.kafka.brokers import PROPERTIES_VARIABLE
 from streamplan.kafka.registered_schemas import compare_with_registry, has_schemas
 from streamplan.kafka.schema_registry import URL, SchemaRegistry
+from streamplan.model.assignment import large_assignment
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.unnamed import unnamed
 from streamplan.programs import ExitStatus
-from streamplan.registry import UnknownPipeline, pipeline_named, registered_pipelines
+from streamplan.registry import UnknownPipeline, chosen_pipelines
 from streamplan.spark.submit import pyspark_home
 
 
@@ -34,7 +36,7 @@ def register(commands: Commands) -> None:
         description="Import the declarations, then ask a Spark on this machine about every expression. Every fault is "
         "shown with the line where it stands. Where the client properties name a Schema Registry, declared schemas are "
         "compared with those that are registered. A store or a repartition topic without a name of its own is no "
-        "fault: a warning says what it leads to.",
+        "fault, nor is a size that the JVM library alone could not run: a warning says what it leads to.",
         examples="%(prog)s orders --command-config client.properties",
         run=_run,
         done="no declaration has a fault",
@@ -45,19 +47,23 @@ def register(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    try:
-        pipelines = [pipeline_named(name) for name in dict.fromkeys(options.pipelines)] or [*registered_pipelines()]
-    except UnknownPipeline:
-        raise
-    except Refused as error:  # what keeps a declaration from being imported is one of the faults that are looked for
-        Console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-        return ExitStatus.WRONG
+    pipelines, broken = chosen_pipelines(options.pipelines)
+    print_broken(broken)
+    # What keeps a declaration from being imported is one of the faults that are looked for.
+    statuses = {ExitStatus.REFUSED if isinstance(each.error, UnknownPipeline) else ExitStatus.WRONG for each in broken}
+    if pipelines:
+        console = plain_console()
+        statuses |= _look_for_faults(pipelines, console) | _compare_schemas(pipelines, options, console)
+    return min(statuses, default=ExitStatus.DONE)  # a fault that was found counts more than what could not be looked at
+
+
+def _look_for_faults(pipelines: Sequence[Pipeline], console: Console) -> set[ExitStatus]:
+    """Ask Spark, and show what it finds. Return the exit status of a fault, if there is one."""
     pyspark_home()  # says what to do where PySpark is missing
     from streamplan.spark.planning.validation import find_diagnostics  # imports PySpark, which takes seconds
 
-    console = plain_console()
     remaining = find_diagnostics(pipelines)
-    status = ExitStatus.WRONG if remaining else ExitStatus.DONE
+    statuses = {ExitStatus.WRONG} if remaining else set()
     for pipeline in pipelines:
         lines = {node.location for node in pipeline.topology.processors.nodes}
         of_pipeline = [fault for fault in remaining if fault.location in lines]
@@ -66,28 +72,35 @@ def _run(options: argparse.Namespace) -> int:
         console.print(f"{pipeline.name}: {verdict}", style=style)
         for fault in of_pipeline:
             console.print(f"  {fault}")
-        for warning in unnamed(pipeline.topology):
+        warnings = [*unnamed(pipeline.topology)]
+        if pipeline.is_resolved:
+            warnings += large_assignment(pipeline.topology, pipeline.partition_counts)
+        for warning in warnings:
             console.print(f"  warning: {warning}", style="yellow")
     for fault in remaining:
         console.print(str(fault))
-    return max(status, _compare_schemas(pipelines, options, console))
+    return statuses
 
 
-def _compare_schemas(pipelines: Sequence[Pipeline], options: argparse.Namespace, console: Console) -> ExitStatus:
-    """Compare declared schemas with the registry, where one is named. Return the exit status."""
+def _compare_schemas(pipelines: Sequence[Pipeline], options: argparse.Namespace, console: Console) -> set[ExitStatus]:
+    """Compare declared schemas with the registry, where one is named. Return the exit statuses of what is wrong."""
     chosen = options.command_config or options.bootstrap_servers or os.environ.get(PROPERTIES_VARIABLE)
     with_schemas = [pipeline for pipeline in pipelines if has_schemas(pipeline)]
     if not with_schemas:
-        return ExitStatus.DONE
+        return set()
     brokers = chosen_brokers(options) if chosen else None
     if brokers is None or not brokers.registry.get(URL):
         console.print(f"declared schemas were not compared with a registry: --command-config names no file with {URL}")
-        return ExitStatus.DONE
-    status = ExitStatus.DONE
+        return set()
+    statuses = set()
     for pipeline in with_schemas:
         console.print(f"{pipeline.name}, compared with the Schema Registry at {SchemaRegistry.of(brokers).address}:")
-        for finding in compare_with_registry(pipeline, SchemaRegistry.of(brokers)):
-            console.print(f"  {finding.sentence}", style="red" if finding.wrong else None)
-            if finding.wrong:
-                status = ExitStatus.WRONG
-    return status
+        try:
+            for finding in compare_with_registry(pipeline, SchemaRegistry.of(brokers)):
+                console.print(f"  {finding.sentence}", style="red" if finding.wrong else None)
+                if finding.wrong:
+                    statuses.add(ExitStatus.WRONG)
+        except StreamplanError as error:  # the next pipeline has its own answer
+            console.print(f"  {as_typed(str(error))}", style="red")
+            statuses.add(ExitStatus.of(error))
+    return statuses

@@ -13,6 +13,9 @@ from streamplan.errors import StreamplanError
 FINISHED_RUN_STATES = frozenset({"success", "failed"})
 POLL_SECONDS = 1.0
 
+IMPORT_ERROR_SECONDS = 30.0
+"""Airflow parses all DAG files in about the same time: a DAG that has not come by then is in the file that fails."""
+
 _QUESTIONS = 3
 """A question is asked at most so often."""
 
@@ -58,18 +61,24 @@ class AirflowRest:
     def wait_for_dag(self, dag_id: str, *, deadline_seconds: float = 60.0) -> dict[str, Any]:
         """Wait until the DAG processor has parsed the DAG, and return it.
 
+        A file that fails to import may be that of another DAG. So an import error ends the wait only when the DAG has
+        not come :data:`IMPORT_ERROR_SECONDS` after it.
+
         Raises:
-            StreamplanError: A DAG file fails to import, or the deadline has passed.
+            StreamplanError: The deadline has passed. The error has the import errors that there are.
         """
         begun = time.monotonic()
+        deadline = begun + deadline_seconds
         while (dag := self.dag(dag_id)) is None:
             errors = self.import_errors()
-            waited = time.monotonic() - begun
-            if errors or waited > deadline_seconds:
+            if errors:
+                deadline = min(deadline, time.monotonic() + IMPORT_ERROR_SECONDS)
+            if time.monotonic() > deadline:
+                told = "".join(f"\nimport error of {file}:\n{error.rstrip()}" for file, error in errors.items())
                 raise StreamplanError(
                     f"DAG {dag_id}",
                     expected="parsed by the DAG processor",
-                    observed=f"import errors: {errors}" if errors else f"not there after {waited:.0f} s",
+                    observed=f"not there after {time.monotonic() - begun:.0f} s{told}",
                     remedy=f"See the DAG list at {self.url}.",
                 )
             time.sleep(POLL_SECONDS)

@@ -335,7 +335,8 @@ class LocalKafka:
                 f"Kafka in {self._settings.home}",
                 expected="a new deployment, because brokers are secured when their storage is formatted",
                 observed="brokers without security",
-                remedy="Run `make clean` first, or name another directory with STREAMPLAN_HOME.",
+                remedy="Stop it with `python -m streamplan down` and delete that directory, or name another one with "
+                "STREAMPLAN_HOME.",
             )
 
     def _cluster_id(self) -> str:

@@ -186,7 +186,12 @@ def _module(jars: JarSet) -> str:
 def _ivy_jar() -> Path:
     for jar in pyspark_home().glob("jars/ivy-*.jar"):
         return jar
-    raise Refused("Ivy", expected=f"in {pyspark_home()}/jars", observed="none", remedy="Run `make setup`.")
+    raise Refused(
+        "Ivy",
+        expected=f"in {pyspark_home()}/jars",
+        observed="none",
+        remedy="Install PySpark again: `pip install 'streamplan[spark]'`, or `make setup` in a clone.",
+    )
 
 
 def _proxy_options(environment: Mapping[str, str]) -> list[str]:

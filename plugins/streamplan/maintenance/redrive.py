@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
 
 from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster
@@ -43,6 +42,7 @@ from streamplan.model.dead_letters import (
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
 from streamplan.spark.redrive import Results
+from streamplan.spark.session import LateSession, started
 from streamplan.spark.sink.transaction import PRODUCER_CONFIGS, produce_records
 
 _STABLE_SECONDS = 70.0
@@ -54,13 +54,14 @@ class Redriver(Operation):
     """Processes dead letters again.
 
     Attributes:
-        spark: A session that computes what the declaration makes of the records.
+        spark: A session that computes what the declaration makes of the records. A function that starts one is called
+            when the application was found stopped.
         choice: The dead letters.
         by: Who approved the plan. It stands in the marks.
         run: Names this run. It stands in the marks.
     """
 
-    spark: SparkSession
+    spark: LateSession
     choice: Choice
     by: str = ""
     run: str = ""
@@ -72,7 +73,7 @@ class Redriver(Operation):
         pipeline = self._stopped()
         cluster = KafkaCluster(self.brokers)
         letters = read_letters(cluster, pipeline.topology.dead_letter_topic)
-        verdicts = Judge(pipeline, cluster, self.spark).judge(self.choice.select(letters))
+        verdicts = Judge(pipeline, cluster, started(self.spark)).judge(self.choice.select(letters))
         return plan_redrive(pipeline, self.choice, list(verdicts))
 
     def apply(self, approved: Mapping[str, Any]) -> RedrivePlan:
@@ -101,7 +102,7 @@ class Redriver(Operation):
             fence(self.brokers, topology.application_id, pipeline.tasks())
             _await_stable(cluster, topology.dead_letter_topic)
             letters = read_letters(cluster, topology.dead_letter_topic)
-            judge = Judge(pipeline, cluster, self.spark)
+            judge = Judge(pipeline, cluster, started(self.spark))
             verdicts = list(judge.judge(chosen.choice.select(letters)))
             plan = plan_redrive(pipeline, chosen.choice, verdicts)
             if more := plan.more_than(chosen):

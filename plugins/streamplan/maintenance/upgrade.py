@@ -42,7 +42,7 @@ from streamplan.serdes.subscriptions import REGISTRATION_TOPIC
 from streamplan.spark.state import checkpoint_files as checkpoints
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from streamplan.spark.session import LateSession
 
 QUIET_SECONDS = 30.0
 """How long a moment is waited for at which the old application has processed all of its repartition topics."""
@@ -128,13 +128,14 @@ class Upgrader(Maintenance):
         missing = self._missing(self._begin if stage is Stage.NOT_BEGUN else _starts(self._new))
         return UpgradePlan(self._resolved.name, self._new_id, self._old_id, stage, records, staging, missing, notes)
 
-    def build(self, spark: SparkSession, *, stop: threading.Event | None = None) -> Comparison | None:
+    def build(self, spark: LateSession, *, stop: threading.Event | None = None) -> Comparison | None:
         """Build the state up to where the old application is now, which goes on meanwhile, and compare the stores.
 
         Run it again to come closer: each run processes what the old application has processed since the last one.
 
         Args:
-            spark: The session in which the new application is built.
+            spark: The session in which the new application is built. A function that starts one is called when the
+                new application was found stopped.
             stop: Ends the run when it is set. The next run goes on from there.
 
         Returns:
@@ -154,7 +155,7 @@ class Upgrader(Maintenance):
 
     def switch(
         self,
-        spark: SparkSession,
+        spark: LateSession,
         *,
         accept_differences: bool = False,
         stop: threading.Event | None = None,
@@ -162,7 +163,8 @@ class Upgrader(Maintenance):
         """Process the last records that the old application has processed, compare, and take over.
 
         Args:
-            spark: The session in which the new application is built.
+            spark: The session in which the new application is built. A function that starts one is called when the
+                new application was found stopped.
             accept_differences: Whether it takes over where stores that mean the same differ.
             stop: Ends the run when it is set. The next run goes on from there.
 
@@ -444,10 +446,11 @@ class Upgrader(Maintenance):
                 return _Cut(positions, cut.ends)
         return _Cut(self._old.offsets, None)
 
-    def _process(self, spark: SparkSession, cut: _Cut, stop: threading.Event) -> None:
+    def _process(self, spark: LateSession, cut: _Cut, stop: threading.Event) -> None:
         """Let the new application process its input up to a cut."""
         from streamplan.spark.aggregator import run
         from streamplan.spark.deployment import Deployment
+        from streamplan.spark.session import started
 
         until = self._shared(cut.positions)
         if self._behind(until):
@@ -455,7 +458,7 @@ class Upgrader(Maintenance):
             # the state is restored from the changelogs, also after a run that died.
             checkpoints.delete(self.settings.checkpoints, self._new_id)
             run(
-                spark,
+                started(spark),
                 Deployment(self._staged, self.brokers, self.settings.checkpoints, self.max_offsets, until=until),
                 available_now=True,
                 trigger_interval_ms=_TRIGGER_INTERVAL_MS,

@@ -7,11 +7,13 @@ Source: ``HighAvailabilityTaskAssignor``, Kafka Streams' default, ``StreamsParti
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamplan.errors import Refused
+from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.topology import Topology
 
@@ -224,25 +226,37 @@ def plan_load(load: Mapping[TaskId, int], instances: int | Sequence[str], *, sta
 # -- the message
 
 
-def refuse_large_assignment(topology: Topology, partition_counts: Mapping[str, int]) -> None:
-    """Refuse a topology whose group could not grow to one instance for each stream task, which is the most of use.
+def large_assignment(topology: Topology, partition_counts: Mapping[str, int]) -> tuple[Diagnostic, ...]:
+    """Return a warning where the JVM library could not run an instance for each stream task, which is the most of use.
+
+    It concerns the JVM library alone, whose instances are members of the group, each with its assignment. An aggregator
+    is one member, whatever its number of executors.
 
     See :func:`metadata_size` for what is measured. The size is that without ``application.server``, which is not set by
     default. With it the limit comes much earlier.
 
-    Raises:
-        Refused: The group's metadata would be larger than a broker takes.
+    Returns:
+        The warning, which names the number of instances from which on no rebalance would succeed; else nothing.
     """
-    count = len(topics_of_tasks(topology, partition_counts))
-    size = group_metadata_size(topology, partition_counts, instances=count)
-    if size > MAX_MESSAGE_BYTES:
-        raise Refused(
-            f"application {topology.application_id}: its group's metadata with {count:,} instances, one a stream task",
-            expected=f"at most {MAX_MESSAGE_BYTES:,} bytes (max.message.bytes of __consumer_offsets)",
-            observed=f"{size:,} bytes; no rebalance would succeed (RecordTooLargeException)",
-            remedy="Each instance adds the names of all topics that the application reads: give repartition topics "
-            "shorter explicit names (name='…'), take fewer partitions, or split the service into several.",
-        )
+    tasks = len(topics_of_tasks(topology, partition_counts))
+
+    def size(instances: int) -> int:
+        return group_metadata_size(topology, partition_counts, instances=instances)
+
+    if not tasks or size(tasks) <= MAX_MESSAGE_BYTES:
+        return ()
+    first = bisect_right(range(1, tasks + 1), MAX_MESSAGE_BYTES, key=size) + 1
+    return (
+        Diagnostic(
+            topology.processors.nodes[0].location,
+            f"with the JVM library, {topology.application_id} could not have {first:,} instances or more for its "
+            f"{tasks:,} stream tasks: with {first:,} the group's metadata are {size(first):,} bytes, and "
+            f"__consumer_offsets takes {MAX_MESSAGE_BYTES:,} by default (max.message.bytes). No rebalance would "
+            "succeed (RecordTooLargeException)",
+            "An aggregator of Streamplan is one member of the group, and does not meet this limit. For the JVM "
+            "library, give repartition topics shorter explicit names (name='…'), or take fewer partitions",
+        ),
+    )
 
 
 def group_metadata_size(

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from streamplan.errors import Refused
-from streamplan.model.assignment import refuse_large_assignment
 from streamplan.model.copartitioning import refuse_wrong_counts, resolve_partition_counts
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
 from streamplan.model.operations import (
@@ -199,7 +198,7 @@ class Pipeline:
         refuse(f"pipeline {self.name!r}", self.topology.faults)  # Nothing can be derived from a topology with faults.
         refuse(f"pipeline {self.name!r}", [*self._faults(location), *_cycle(self.topology, location)])
         if self.is_resolved:
-            refuse_large_assignment(self.topology, self.partition_counts)
+            _ = self.partition_counts  # counts that cannot be are refused
         else:
             refuse_wrong_counts(self.topology, self.topic_partitions, self.topics_of_others)
 

@@ -45,6 +45,7 @@ class Measurement:
     attributes: Mapping[str, str]
 
 
+BROKEN = Metric("streamplan.pipeline.broken", "{pipeline}", "1 for what is registered and cannot be used.")
 ANSWERING = Metric("streamplan.brokers.answering", "{broker}", "1 if the brokers answered the last questions, else 0.")
 MEMBERS = Metric("kafka.consumer_group.members", "{member}", "Members of the application's consumer group.")
 OFFSET = Metric("kafka.consumer_group.offset", "{offset}", "Committed offset of a partition that a stream task reads.")
@@ -91,6 +92,7 @@ AGGREGATOR_METRICS = (
 """What an aggregator knows of itself."""
 
 METRICS = (
+    BROKEN,
     ANSWERING,
     MEMBERS,
     OFFSET,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
@@ -130,3 +131,19 @@ class AdaptiveCodegen:
         if worth != self.on:
             generate_code(spark, worth)
             self.on = worth
+
+
+LateSession: TypeAlias = SparkSession | Callable[[], SparkSession]
+"""A session, or a function that starts one: it is called when everything that needs no Spark has been looked at."""
+
+
+@contextmanager
+def late_session(opened: AbstractContextManager[SparkSession]) -> Iterator[Callable[[], SparkSession]]:
+    """Give a function that starts a session at its first call. The session is stopped in the end."""
+    with ExitStack() as stack:
+        yield cache(lambda: stack.enter_context(opened))
+
+
+def started(spark: LateSession) -> SparkSession:
+    """Return the session, started."""
+    return spark() if callable(spark) else spark

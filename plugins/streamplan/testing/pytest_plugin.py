@@ -1,10 +1,11 @@
-"""The fixture ``topology_test_driver`` for pytest. The entry point ``pytest11`` of the package names this module.
+"""The fixture ``topology_test_driver`` for pytest, and a silent end. The entry point ``pytest11`` names this module.
 
 Whatever it needs is imported when a test asks for it: other tests do not wait for it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,15 @@ import pytest
 if TYPE_CHECKING:
     from streamplan.model.pipeline import Pipeline
     from streamplan.testing.topology_test_driver import TopologyTestDriver
+
+
+def pytest_unconfigure() -> None:
+    """Let the end of the process be silent.
+
+    py4j logs when Python collects its connections, which is after the last test. By then pytest has closed the streams
+    to which handlers write, and logging prints a traceback for each line.
+    """
+    logging.getLogger("py4j").propagate = False
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from streamplan.model.partitioner import murmur2, partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import CHANGELOG_CONFIGS, REPARTITION_CONFIGS, windowed_changelog_configs
 from streamplan.model.topology import Topology
-from streamplan.pipelines import PIPELINES
 
+from tests.support.examples import PIPELINES
 from tests.support.kafka_streams import STREAMS, collection, java
 from tests.support.soak import seeds
 from tests.support.topologies import CASES, WINDOWS, WITH_COGROUP, Steps, drawn, ours, parse, refusal, theirs

@@ -24,10 +24,10 @@ from streamplan.model.assignment import (
 from streamplan.model.copartitioning import resolve_partition_counts
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.topology import Topology
-from streamplan.pipelines import PIPELINES
 from streamplan.serdes.json import Json
 
 from tests.support.brokers import NewTopicFactory, await_coordinator
+from tests.support.examples import PIPELINES
 from tests.support.kafka_streams import (
     Twin,
     cluster,

@@ -26,10 +26,10 @@ from streamplan.kafka.brokers import PROPERTIES_VARIABLE, Brokers
 from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.kafka.topics import apply_specs, apply_topics
 from streamplan.model.pipeline import Pipeline
-from streamplan.pipelines import PIPELINES
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
 from tests.support.aggregator_process import Aggregator, await_condition
+from tests.support.examples import PIPELINES
 from tests.support.kafka_streams import STREAMS, properties
 from tests.support.pipeline_cases import CASES, HOUR_MS, Expected
 from tests.support.records import read_committed

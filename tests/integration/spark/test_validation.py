@@ -10,9 +10,10 @@ from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.model.windows import SessionWindows
-from streamplan.pipelines import PIPELINES
 from streamplan.serdes.json import Json
 from streamplan.spark.planning.validation import resolve_schemas
+
+from tests.support.examples import PIPELINES
 
 SALE = Json("id string, shop string, amount bigint, paid boolean, weight double")
 

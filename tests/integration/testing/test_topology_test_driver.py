@@ -21,7 +21,6 @@ from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.model.windows import OnWindowClose, TimeWindows
-from streamplan.pipelines import PIPELINES
 from streamplan.pipelines.alerts import PIPELINE as ALERTS
 from streamplan.pipelines.enriched import PIPELINE as ENRICHED
 from streamplan.pipelines.orders import PIPELINE as ORDERS
@@ -30,6 +29,7 @@ from streamplan.serdes.primitive import UUID, Bytes, Long, String
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey, as_text
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
+from tests.support.examples import PIPELINES
 from tests.support.pipeline_cases import CASES
 
 Drive = Callable[[Pipeline], TopologyTestDriver]

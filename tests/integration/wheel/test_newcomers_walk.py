@@ -103,7 +103,7 @@ def team(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Environ
     environment.run("streamplan", "init", str(repository), cwd=home)
     package = repository / "payments_team"
     (package / "payments.py").write_text(PAYMENTS)
-    (package / "__init__.py").write_text("from payments_team import payments\n\nPIPELINES = (payments.PIPELINE,)\n")
+    (package / "__init__.py").write_text('PIPELINES = ("payments_team.payments",)\n')
     dag_file = repository / "dags" / "visits.py"
     (repository / "dags" / "payments.py").write_text(dag_file.read_text().replace("visits", "payments"))
     dag_file.unlink()

@@ -7,12 +7,13 @@ from streamplan.checks import names
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation
 from streamplan.model.assignment import group_metadata_size
+from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.topology import Topology
-from streamplan.pipelines import PIPELINES
 from streamplan.pipelines.orders import ORDER, PIPELINE, order
 
+from tests.support.examples import PIPELINES
 from tests.support.fake_cluster import FakeApplication, FakeCluster
 
 ORDERS = application_of(PIPELINE)
@@ -112,6 +113,17 @@ def test_a_group_near_the_default_limit(cluster: FakeCluster) -> None:
         partitions += 10
     (row,) = wrong(cluster, application_of(pipeline))
     assert row.expected == "at most 996,158 bytes"
+
+
+def test_the_size_is_a_remark_where_an_aggregator_is_the_member_of_the_group(cluster: FakeCluster) -> None:
+    cluster.create(names.GROUPS_TOPIC, 8, {"max.message.bytes": "1000"})
+    assert len(wrong(cluster)) == 1
+    cluster.group_members[ORDERS.application_id] = (Member("orders-StreamThread-1-consumer", "/10.0.0.1", "id"),)
+    assert len(wrong(cluster)) == 1
+    cluster.group_members[ORDERS.application_id] = (Member("streamplan:7@host", "/10.0.0.1", "id"),)
+    assert not wrong(cluster)
+    (remark,) = [row for row in names.CHECK.observe(ORDERS, cluster) if row.is_remark]
+    assert "beyond the limit for instances of the JVM library alone" in remark.subject
 
 
 def test_the_size_of_a_discovered_group_is_not_guessed(cluster: FakeCluster) -> None:

@@ -14,11 +14,12 @@ from streamplan.errors import CouldNotLook
 from streamplan.kafka_port import RecordsGone
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline
-from streamplan.pipelines import PIPELINES, wide, words
+from streamplan.pipelines import wide, words
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.pipelines.skewed import PIPELINE as SKEWED
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
+from tests.support.examples import PIPELINES
 from tests.support.fake_cluster import FakeApplication, FakeCluster
 
 ORDERS = application_of(PIPELINE)

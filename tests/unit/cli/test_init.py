@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from streamplan import __version__
 from streamplan.cli import main
-from streamplan.cli.init import FILES, TEMPLATES
+from streamplan.cli.init import CONSTRAINTS, FILES, TEMPLATES
+from streamplan.settings import PROJECT
 
 
 def files(directory: Path) -> set[str]:
@@ -14,7 +19,7 @@ def files(directory: Path) -> set[str]:
 def test_the_repository_is_written_where_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = tmp_path / "Orders and-returns"
     assert main(["init", str(directory)]) == 0
-    assert files(directory) == {path.replace("$package", "orders_and_returns") for path in FILES}
+    assert files(directory) == {path.replace("$package", "orders_and_returns") for path in (*FILES, CONSTRAINTS)}
     printed = capsys.readouterr().out
     for file in files(directory):
         assert str(directory / file) in printed
@@ -65,3 +70,32 @@ def test_a_name_that_is_no_name_of_a_package_is_refused(
 
 def test_each_template_is_used() -> None:
     assert {f"{template}.template" for template in FILES.values()} == {file.name for file in TEMPLATES.iterdir()}
+
+
+def test_everybody_installs_the_versions_that_were_tested(tmp_path: Path) -> None:
+    """pip takes them as constraints: each line has one version, and no extras."""
+    assert main(["init", str(tmp_path / "my-pipelines")]) == 0
+    repository = tmp_path / "my-pipelines"
+    assert "--constraint constraints.txt" in (repository / "requirements.txt").read_text().splitlines()
+    lines = [line for line in (repository / CONSTRAINTS).read_text().splitlines() if not line.startswith("#")]
+    found = {(one := Requirement(line)).name: one for line in lines}
+    locked = (PROJECT / "requirements.txt").read_text()
+    assert len(found) > 100
+    for name, requirement in found.items():
+        assert not requirement.extras, name
+        assert re.fullmatch("==[^,]+", str(requirement.specifier)), name
+        assert f"\n{name}{requirement.specifier}" in locked
+    assert {"apache-airflow", "pyspark", "confluent-kafka", "great-expectations"} <= found.keys()
+
+
+def test_the_readme_says_where_the_wheel_goes_before_it_installs(tmp_path: Path) -> None:
+    assert main(["init", str(tmp_path / "my-pipelines")]) == 0
+    text = (tmp_path / "my-pipelines" / "README.md").read_text()
+    assert 0 < text.index(f"streamplan-{__version__}-py3-none-any.whl wheels/") < text.index("pip install")
+
+
+def test_make_wheel_makes_no_environment_of_the_locked_packages() -> None:
+    """It is what a user calls first."""
+    plan = subprocess.run(["make", "-n", "wheel"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    assert "pip wheel" in plan
+    assert "bootstrap.py" not in plan

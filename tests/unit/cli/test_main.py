@@ -15,9 +15,10 @@ from streamplan.cli import COMMANDS, main
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic, SourceLocation
 from streamplan.model.pipeline import Pipeline
-from streamplan.pipelines import PIPELINES
 from streamplan.registry import pipeline_named
 from streamplan.settings import PROJECT
+
+from tests.support.examples import PIPELINES
 
 
 def fake_validation(monkeypatch: pytest.MonkeyPatch, *found: Diagnostic) -> list[list[str]]:
@@ -186,9 +187,9 @@ def test_a_declaration_with_faults_is_refused_with_its_lines(
     pipelines = ModuleType("streamplan.pipelines")
     pipelines.__getattr__ = broken  # type: ignore[method-assign]
     monkeypatch.setitem(sys.modules, "streamplan.pipelines", pipelines)
-    for command, status in (("list", 78), ("validate", 1)):  # to validate is to look for such faults
+    for command in ("list", "validate"):
         monkeypatch.delitem(sys.modules, f"streamplan.cli.{command}", raising=False)
-        assert main([command]) == status
+        assert main([command]) == 1
         assert capsys.readouterr().err == "pipeline 'x' has a fault:\n  plugins/x.py:3: wrong. Right\n"
 
 
@@ -301,3 +302,18 @@ def test_the_page_of_the_commands_has_every_command_with_its_sentence(capsys: py
     for command, (_, told) in zip(COMMANDS, rows, strict=True):
         sentence = told.removesuffix(" |")
         assert f" {command} {sentence[0].lower()}{sentence[1:]} " in listed
+
+
+def test_a_size_that_only_the_jvm_could_not_run_is_a_warning_of_plan_and_validate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large = replace(PIPELINES[0], topic_partitions={"orders": 1_288})
+    monkeypatch.setattr("streamplan.pipelines.PIPELINES", (large,))
+    fake_validation(monkeypatch)
+    assert main(["plan", "orders"]) == 0
+    assert "Warning: plugins/streamplan/pipelines/orders.py:" in (said := capsys.readouterr().out)
+    assert "with the JVM library, orders-aggregator could not have " in said
+    assert main(["validate", "orders"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("orders: ok\n  warning: plugins/streamplan/pipelines/orders.py:")
+    assert "with the JVM library" in said

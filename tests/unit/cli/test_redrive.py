@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from streamplan.cli import main
+from streamplan.errors import Refused
 from streamplan.maintenance.redrive import Redriver
 from streamplan.maintenance.redrive_plan import Choice, Group, RedrivePlan, Verdict
 
@@ -75,3 +76,25 @@ def test_what_was_shown_is_done_in_the_name_of_the_user(redrives: Redrives) -> N
 def test_where_nothing_can_be_processed_again_nobody_is_asked(redrives: Redrives) -> None:
     assert main(["redrive", "orders", "--all"]) == 0
     assert redrives.applied == []
+
+
+def test_spark_is_not_started_while_the_application_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a person is told at once needs no JVM."""
+    begun: list[str] = []
+
+    def require_stopped(*_: Any, **__: Any) -> None:
+        begun.append("looked")
+        raise Refused("the re-drive of orders", expected="application orders-aggregator stopped", observed="it runs")
+
+    def started(*_: Any, **__: Any) -> Any:
+        begun.append("Spark")
+        raise AssertionError
+
+    monkeypatch.setattr("streamplan.maintenance.redrive.resolve_pipeline", lambda pipeline, brokers: pipeline)
+    monkeypatch.setattr("streamplan.maintenance.redrive.require_stopped", require_stopped)
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", started)
+    assert main(["redrive", "orders", "--all"]) == 78
+    assert "observed it runs" in capsys.readouterr().err
+    assert begun == ["looked"]

@@ -1,11 +1,19 @@
-"""The keys of stores as `streamplan demo` prints them."""
+"""The keys of stores as `streamplan demo` prints them, and tables in a terminal and in a pipe."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
+from streamplan.checks.framework.check import CheckResult, Outcome
+from streamplan.cli import main
+from streamplan.cli.output import print_columns, table_console
 from streamplan.cli.tables import read_key
+from streamplan.cli.top import screen
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
+from streamplan.observability.snapshot import InputSnapshot, Snapshot, TaskSnapshot, TopicSnapshot
 
 AT = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 MINUTE_LATER = AT + 60_000
@@ -35,3 +43,88 @@ def changelog(window_bytes: int = 0, key_type: str = "string") -> TopicSpec:
 )
 def test_a_key_is_shown_with_its_window_or_session(spec: TopicSpec, key: bytes, text: str) -> None:
     assert read_key(key, spec) == text
+
+
+LONG = "a-topic-of-another-team-with-a-name-that-is-much-longer-than-a-column-of-eighty-could-ever-be"
+
+
+def snapshot_of_long_names() -> Snapshot:
+    """Everything that `top` shows, with long names and large figures."""
+    at = "2026-01-01T12:00:00+00:00"
+    place = InputSnapshot(LONG, 0, 1_234_567, 9_876_543, 8_641_976)
+    task = TaskSnapshot("0_0", "tasks", [place], 8_641_976, 12_345.6, 123_456.7, "driver-0123456789", "host-1", at)
+    topic = TopicSnapshot(LONG, TopicRole.SOURCE, 128, 9_876_543, 9_876_543, 123_456.7)
+    check = CheckResult("orders", "totals", Outcome.FAILED, f"1 of 2 wrong: {LONG} and more words", at, ())
+    return Snapshot(
+        pipeline="orders",
+        application_id="orders-aggregator",
+        at=at,
+        problem="",
+        members=["streamplan:7@host"],
+        aggregator=None,
+        silent=False,
+        tasks=[task],
+        migrations=[],
+        topics=[topic],
+        dead_letters={},
+        checks=[check],
+        verified=None,
+    )
+
+
+def test_at_eighty_columns_no_line_is_longer_and_no_figure_is_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    table_console().print(screen(snapshot_of_long_names()))
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    for figure in ("8,641,976", "123,456.7", "12,345.6 s", "9,876,543", "128"):
+        assert figure in text
+
+
+def test_in_a_pipe_each_row_is_one_line_with_whole_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    table_console().print(screen(snapshot_of_long_names()))
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if LONG in line]) == 3  # its task, the topic, and the check
+
+
+@pytest.mark.parametrize("columns", ["80", "60"])
+def test_columns_fold_in_a_terminal_and_keep_every_character(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    print_columns([("TOPIC", "CONFIG"), (LONG, "x"), ("short", "y" * 200)])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= int(columns)
+    folded = "".join(line.split()[0] for line in text.splitlines()[2:])
+    assert folded.startswith(LONG.replace(" ", "")[:10])
+    assert text.count("y") - text.count("by") >= 200
+
+
+def test_columns_in_a_pipe_are_one_line_for_each_row(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_columns([("TOPIC", "CONFIG"), (LONG, "x")])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["TOPIC", "CONFIG"], [LONG, "x"]]
+
+
+def test_list_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_status_shows_a_fault_with_brackets_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    state = SimpleNamespace(name="kafka-1", pid=7, alive=True, address="127.0.0.1:9092", fault="no answer [red] at all")
+    monkeypatch.setattr("streamplan.cli.status.Stack", lambda settings: SimpleNamespace(states=lambda: [state]))
+    monkeypatch.setenv("STREAMPLAN_HOME", str(tmp_path))
+    assert main(["status"]) == 1
+    assert "no answer [red] at all" in capsys.readouterr().out

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from streamplan.cli import main, upgrade
+from streamplan.errors import Refused
 from streamplan.maintenance.upgrade_plan import Comparison, Stage, StoreComparison, UpgradePlan
 
 
@@ -76,3 +77,30 @@ def test_where_it_has_taken_over_nothing_is_done(upgrades: Upgrades, capsys: pyt
     assert main(["upgrade", "orders", "--yes"]) == 0
     assert "Nothing to do: new has taken over from old" in capsys.readouterr().out
     assert upgrades.done == []
+
+
+@pytest.mark.parametrize("step", ["build", "switch"])
+def test_spark_is_not_started_while_the_new_application_runs(
+    step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun: list[str] = []
+
+    def require_stopped(*_: Any, **__: Any) -> None:
+        begun.append("looked")
+        raise Refused("the upgrade of orders", expected="application new stopped", observed="it runs")
+
+    def started(*_: Any, **__: Any) -> Any:
+        begun.append("Spark")
+        raise AssertionError
+
+    plan = UpgradePlan("orders", "new", "old", Stage.NOT_BEGUN, {"orders": 7}, {})
+    upgrader = "streamplan.maintenance.upgrade.Upgrader"
+    monkeypatch.setattr(f"{upgrader}._stage", lambda self: Stage.NOT_BEGUN)
+    monkeypatch.setattr(f"{upgrader}.observe", lambda self: plan)
+    monkeypatch.setattr(f"{upgrader}._old_id", "old")
+    monkeypatch.setattr("streamplan.maintenance.upgrade.require_stopped", require_stopped)
+    monkeypatch.setattr("streamplan.local.jars.require", lambda *_: Path("nowhere"))
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", started)
+    assert main(["upgrade", "orders", step, "--yes"]) == 78
+    assert "observed it runs" in capsys.readouterr().err
+    assert begun == ["looked"]

@@ -9,7 +9,8 @@ import pytest
 from streamplan.errors import Refused
 from streamplan.importing.application import ImportedApplication, import_application
 from streamplan.importing.facts import COUNT, SESSIONS, WINDOWS, Facts
-from streamplan.pipelines import PIPELINES
+
+from tests.support.examples import PIPELINES
 
 # ruff: noqa: E501
 # These four were printed by Kafka Streams 4.3.1.

@@ -58,3 +58,30 @@ def test_what_a_locked_database_refused_is_asked_for_again_where_that_does_no_ha
     rest._http = httpx.Client(transport=httpx.MockTransport(answer), base_url=rest.url)
     rest._send(method, "/api/v2/dags/orders_deploy")
     assert requests == [method] * asked
+
+
+@pytest.mark.parametrize(("comes", "asked"), [(True, 3), (False, 4)])
+def test_an_import_error_of_another_file_does_not_end_the_wait_for_a_dag(
+    comes: bool, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("streamplan.local.airflow_rest.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("streamplan.local.airflow_rest.time.sleep", lambda seconds: clock.__setitem__(0, clock[0] + 11))
+    looks: list[str] = []
+    errors = [{"filename": "broken.py", "stack_trace": "File their_broken.py, line 7\nImportError"}]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/importErrors"):
+            return httpx.Response(200, json={"import_errors": errors})
+        looks.append(request.url.path)
+        return httpx.Response(200 if comes and len(looks) == 3 else 404, json={"dag_id": "orders_deploy"})
+
+    rest = AirflowRest("http://airflow", "user", "password")
+    rest._token = "token"
+    rest._http = httpx.Client(transport=httpx.MockTransport(answer), base_url=rest.url)
+    if comes:
+        assert rest.wait_for_dag("orders_deploy") == {"dag_id": "orders_deploy"}
+    else:
+        with pytest.raises(StreamplanError, match=r"import error of broken.py:\nFile their_broken.py, line 7"):
+            rest.wait_for_dag("orders_deploy")
+    assert len(looks) == asked

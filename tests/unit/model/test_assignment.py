@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from streamplan.errors import Refused
 from streamplan.model.assignment import (
@@ -8,12 +10,12 @@ from streamplan.model.assignment import (
     assign,
     assign_by_load,
     group_metadata_size,
+    large_assignment,
     plan_load,
-    refuse_large_assignment,
     stateful_tasks,
     topics_of_tasks,
 )
-from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import PIPELINE
@@ -134,27 +136,28 @@ def test_metadata_grow_with_instances_names_and_partitions() -> None:
     assert group_metadata_size(topology, counts, instances=4, application_server="host:80") > size
 
 
-def test_a_group_too_large_for_one_message_is_refused_with_size_limit_and_remedy() -> None:
-    topology, counts = wide(30, 200, 32)
-    with pytest.raises(Refused) as refused:
-        refuse_large_assignment(topology, counts)
-    instances = 31 * 32
-    size = group_metadata_size(topology, counts, instances=instances)
-    assert size > MAX_MESSAGE_BYTES
-    assert f"with {instances} instances, one a stream task" in str(refused.value)
-    assert f"expected at most {MAX_MESSAGE_BYTES:,} bytes" in str(refused.value)
-    assert f"observed {size:,} bytes" in str(refused.value)
-    assert "shorter explicit names" in str(refused.value)
+@pytest.mark.parametrize("partitions", [16, 20, 32])
+def test_a_group_too_large_for_one_message_is_a_warning_that_says_where_the_jvm_meets_it(partitions: int) -> None:
+    topology, counts = wide(30, 200, partitions)
+    (warning,) = large_assignment(topology, counts)
+    told = re.search(r"could not have ([\d,]+) instances or more for its ([\d,]+) stream tasks", warning.message)
+    assert told is not None
+    first, tasks = (int(figure.replace(",", "")) for figure in told.groups())
+    assert tasks == 31 * partitions
+    assert group_metadata_size(topology, counts, instances=first) > MAX_MESSAGE_BYTES
+    assert group_metadata_size(topology, counts, instances=first - 1) <= MAX_MESSAGE_BYTES
+    assert "shorter explicit names" in warning.hint
+    assert warning.location.file.endswith("test_assignment.py")
 
 
 def test_shorter_names_are_a_remedy() -> None:
-    refuse_large_assignment(*wide(30, 10, 16))
-    with pytest.raises(Refused):
-        refuse_large_assignment(*wide(30, 200, 16))
+    assert large_assignment(*wide(30, 10, 16)) == ()
+    assert large_assignment(*wide(30, 200, 16))
 
 
-def test_a_pipeline_is_refused_when_it_is_declared() -> None:
-    topology, _ = wide(30, 200, 32)
-    data = TestData(("events",), lambda n: ("events", b"", b""), "Id")
-    with pytest.raises(Refused, match=r"max\.message\.bytes"):
-        Pipeline("wide", topology, "", {"events": 32}, data)
+@pytest.mark.parametrize(("names", "length", "partitions"), [(30, 200, 32), (1, 200, 770), (1, 10, 1_288)])
+def test_a_pipeline_that_is_too_large_for_the_jvm_alone_is_declared(names: int, length: int, partitions: int) -> None:
+    topology, _ = wide(names, length, partitions)
+    pipeline = Pipeline("wide", topology, "", {"events": partitions})
+    assert len(pipeline.tasks()) == partitions * len(topology.subtopologies)
+    assert len(large_assignment(topology, pipeline.partition_counts)) == 1

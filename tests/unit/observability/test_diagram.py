@@ -10,7 +10,9 @@ import pytest
 from streamplan.checks.framework.application import application_of
 from streamplan.model.pipeline import Pipeline
 from streamplan.observability.diagram import Diagram, Shape, arrange, diagram_of, diagram_of_application, svg
-from streamplan.pipelines import PIPELINES, orders
+from streamplan.pipelines import orders
+
+from tests.support.examples import PIPELINES
 
 every_pipeline = pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.name)
 every_diagram = pytest.mark.parametrize(

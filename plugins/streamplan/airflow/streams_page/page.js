@@ -516,6 +516,12 @@ function adoptTheme() {
   document.documentElement.classList.toggle("dark", dark);
 }
 
+async function nameBroken() {
+  const broken = await read("api/broken-pipelines");
+  byId("broken").textContent = broken.join("\n");
+  byId("broken").hidden = !broken.length;
+}
+
 async function begin() {
   adoptTheme();
   setInterval(adoptTheme, 2000);
@@ -533,6 +539,7 @@ async function begin() {
     chooseApplication(byId("application").value.trim(), byId("connection").value.trim());
   });
   document.addEventListener("visibilitychange", () => !document.hidden && base && refresh());
+  nameBroken().catch((error) => tell(error.message));  // the other pipelines are shown all the same
   try {
     const names = await read("api/pipelines");
     replace("pipeline", ...names.map((name) => element("option", { value: name }, name)));

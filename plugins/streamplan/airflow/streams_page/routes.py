@@ -27,7 +27,7 @@ from streamplan.observability.observed import Observed
 from streamplan.observability.sampler import Sampler
 from streamplan.observability.topic_view import view_topic
 from streamplan.observability.verified_days import first_moment, verified_days
-from streamplan.registry import pipeline_named, registered_pipelines
+from streamplan.registry import broken_pipelines, pipeline_named, registered_pipelines
 from streamplan.reports.check_context import read_state_store
 from streamplan.reports.results import MOST_RESULTS, has_history, read_history
 from streamplan.settings import Settings
@@ -104,7 +104,7 @@ def _cluster(kafka_conn_id: str) -> KafkaCluster:
 def make_app() -> FastAPI:
     """Make the application with its routes."""
     from airflow.api_fastapi.app import get_auth_manager
-    from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, DagDetails
+    from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, ConnectionDetails, DagDetails
     from airflow.api_fastapi.core_api.security import get_user
 
     app = FastAPI(title="Streams", openapi_url=None)
@@ -147,6 +147,12 @@ def make_app() -> FastAPI:
     @app.get("/api/pipelines")
     def pipelines(user: Any = user_of_request) -> list[str]:
         return [each.name for each in registered_pipelines() if may_see(each.name, user)]
+
+    @app.get("/api/broken-pipelines")
+    def broken(user: Any = user_of_request) -> list[str]:
+        view = AccessView.IMPORT_ERRORS  # where Airflow shows the same
+        may_see_errors = get_auth_manager().is_authorized_view(access_view=view, user=user)
+        return [str(each) for each in broken_pipelines()] if may_see_errors else []
 
     @app.get("/api/connections/{kafka_conn_id}/applications")
     def consumer_groups(kafka_conn_id: str = connection_of_request) -> Sequence[str]:

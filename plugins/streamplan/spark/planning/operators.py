@@ -322,7 +322,8 @@ class OperatorPlanner:
         """The processors before a node whose records are computed for each of its successors: none before the state."""
         group = self.subtopology
         before = [each for each in group.processors if node.name in group.downstream_of([each.name])]
-        states = {each.name for each in (*group.aggregations, *group.stream_joins, *group.processes) if each in before}
+        results = [each for each in stage_of(group).nodes if not isinstance(each.operation, Join)]
+        states = {each.name for each in results if each in before}
         return [
             each for each in before if each.name not in states and states.isdisjoint(group.downstream_of([each.name]))
         ]

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streamplan.errors import Refused
+from streamplan.errors import Refused, StreamplanError
 from streamplan.model.diagnostics import Diagnostic, refuse
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
@@ -28,9 +28,17 @@ def find_diagnostics(pipelines: Sequence[Pipeline]) -> list[Diagnostic]:
     SparkSession.builder.master(master).config(map=dict(configs)).getOrCreate()
     spark = open_session("streamplan-validate")
     try:
-        return [diagnostic for pipeline in pipelines for diagnostic in _plan(spark, pipeline)[1]]
+        return [diagnostic for pipeline in pipelines for diagnostic in _diagnostics(spark, pipeline)]
     finally:
         spark.stop()
+
+
+def _diagnostics(spark: SparkSession, pipeline: Pipeline) -> list[Diagnostic]:
+    try:
+        return _plan(spark, pipeline)[1]
+    except (StreamplanError, PySparkException) as error:  # an answer about this pipeline; the others have theirs
+        location = pipeline.topology.processors.nodes[0].location
+        return [Diagnostic(location, f"pipeline {pipeline.name!r} cannot be planned: {error}", "Correct it")]
 
 
 def resolve_schemas(spark: SparkSession, pipeline: Pipeline) -> dict[str, Serde]:

@@ -1,0 +1,139 @@
+"""A broken pipeline is named, and the commands go on with the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from streamplan.cli import exporter, main
+from streamplan.model.pipeline import Pipeline
+
+ORDERS, USERS = "streamplan.pipelines.orders", "streamplan.pipelines.users"
+
+
+@pytest.fixture(autouse=True)
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Two sound pipelines, and between them a module with a typo."""
+    (tmp_path / "typo_module.py").write_text("\nfrom streamplan import Pipline\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", f"{ORDERS},typo_module,{USERS}")
+    return f"{tmp_path}/typo_module.py:2: ImportError: cannot import name 'Pipline'"
+
+
+def first_words(text: str) -> list[str]:
+    return [line.split()[0] for line in text.splitlines()]
+
+
+def test_list_shows_the_others(capsys: pytest.CaptureFixture[str], broken: str) -> None:
+    assert main(["list"]) == 1
+    printed = capsys.readouterr()
+    assert first_words(printed.out) == ["PIPELINE", "orders", "users"]
+    assert printed.err.startswith("module typo_module (STREAMPLAN_PIPELINES): ")
+    assert broken in printed.err
+
+
+def test_list_names_it_where_there_is_no_other(
+    capsys: pytest.CaptureFixture[str], broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", "typo_module")
+    assert main(["list"]) == 1
+    printed = capsys.readouterr()
+    assert (printed.out, broken in printed.err) == ("", True)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the pipelines that Spark is asked about."""
+    names: list[str] = []
+
+    def find_diagnostics(pipelines: Sequence[Pipeline]) -> list[Any]:
+        names.extend(pipeline.name for pipeline in pipelines)
+        return []
+
+    module = SimpleNamespace(find_diagnostics=find_diagnostics)
+    monkeypatch.setitem(__import__("sys").modules, "streamplan.spark.planning.validation", module)
+    return names
+
+
+@pytest.mark.parametrize("words", [[], ["orders", "typo_module", "users"]])
+def test_validate_judges_the_others(
+    words: list[str], asked: list[str], capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    assert main(["validate", *words]) == 1
+    printed = capsys.readouterr()
+    assert [line for line in printed.out.splitlines() if line.endswith(": ok")] == ["orders: ok", "users: ok"]
+    assert asked == ["orders", "users"]
+    assert broken in printed.err
+
+
+def test_a_name_that_no_pipeline_has_ends_nothing_for_the_others(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", "ordres", "users"]) == 1
+    assert asked == ["users"]
+    assert "pipeline 'ordres': expected orders or users" in capsys.readouterr().err
+
+
+def test_a_name_that_no_pipeline_has_is_refused_where_no_declaration_has_a_fault(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", f"{ORDERS},{USERS}")
+    assert main(["validate", "ordres", "users"]) == 78
+    assert asked == ["users"]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Prometheus reads of the exporter, instead of its waiting for ever."""
+    texts: list[str] = []
+    serve = exporter.serve
+
+    def serve_and_read(collector: Any, host: str, port: int) -> Any:
+        port, stop = serve(collector, host, 0)
+        with urlopen(f"http://{host}:{port}/metrics", timeout=120) as answer:
+            texts.append(answer.read().decode())
+        return port, stop
+
+    monkeypatch.setattr(exporter, "serve", serve_and_read)
+    monkeypatch.setattr(exporter, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(exporter, "Event", lambda: SimpleNamespace(wait=lambda: None))
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("words", "others", "named"),
+    [
+        ([], ["orders", "users"], ["typo_module"]),
+        (["users", "typo_module"], ["users"], ["typo_module"]),
+        (["orders"], ["orders"], []),
+    ],
+)
+def test_the_exporter_has_the_metrics_of_the_others_and_one_of_the_broken(
+    words: list[str],
+    others: list[str],
+    named: list[str],
+    served: list[str],
+    broken: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STREAMPLAN_HOME", str(tmp_path / "home"))
+    assert main(["exporter", *words, "--bootstrap-servers", "127.0.0.1:1"]) == 0
+    (text,) = served
+    assert re.findall(r'^streamplan_brokers_answering\{pipeline="(.*)"\}', text, re.M) == others
+    assert re.findall(r'^streamplan_pipeline_broken\{pipeline="(.*)"\} 1.0', text, re.M) == named
+    assert (broken in capsys.readouterr().err) == bool(named)
+
+
+def test_the_exporter_of_broken_pipelines_alone_says_so_and_ends(
+    served: list[str], broken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["exporter", "typo_module", "--bootstrap-servers", "127.0.0.1:1"]) == 78
+    assert served == []
+    assert broken in capsys.readouterr().err
