@@ -2,17 +2,26 @@
 
 A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
 ``Processor``, ``arrow_batch`` and the serdes ``Avro``, ``JsonSchema``, ``Protobuf``, ``String``, ``Integer``, ``Long``,
-``Double``, ``UUID`` and ``Bytes``. Each is imported when it is first used. So a process that needs one part of the
-library does not import all of it.
+``Double``, ``UUID`` and ``Bytes``. Annotations may need ``KStream``, ``KTable`` or ``KGroupedStream``. Each is imported
+when it is first used. So a process that needs one part of the library does not import all of it.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamplan.model.functions import arrow_batch
+    from streamplan.model.kstream import (
+        BranchedKStream,
+        CogroupedKStream,
+        KGroupedStream,
+        KStream,
+        KTable,
+        WindowedCogroupedKStream,
+        WindowedKStream,
+    )
     from streamplan.model.pipeline import Limits, Pipeline, TestData
     from streamplan.model.processor import KeyValueStore, Processor, Record
     from streamplan.model.topology import Topology
@@ -30,12 +39,17 @@ __version__ = "0.1.0"
 __all__ = [
     "UUID",
     "Avro",
+    "BranchedKStream",
     "Bytes",
+    "CogroupedKStream",
     "Double",
     "Integer",
     "JoinWindows",
     "Json",
     "JsonSchema",
+    "KGroupedStream",
+    "KStream",
+    "KTable",
     "KeyValueStore",
     "Limits",
     "Long",
@@ -50,6 +64,8 @@ __all__ = [
     "TestData",
     "TimeWindows",
     "Topology",
+    "WindowedCogroupedKStream",
+    "WindowedKStream",
     "arrow_batch",
     "pipeline_named",
     "registered_pipelines",
@@ -57,12 +73,17 @@ __all__ = [
 
 _MODULES = {
     "Avro": "streamplan.serdes.avro",
+    "BranchedKStream": "streamplan.model.kstream",
     "Bytes": "streamplan.serdes.primitive",
+    "CogroupedKStream": "streamplan.model.kstream",
     "Double": "streamplan.serdes.primitive",
     "Integer": "streamplan.serdes.primitive",
     "JoinWindows": "streamplan.model.windows",
     "Json": "streamplan.serdes.json",
     "JsonSchema": "streamplan.serdes.json_schema",
+    "KGroupedStream": "streamplan.model.kstream",
+    "KStream": "streamplan.model.kstream",
+    "KTable": "streamplan.model.kstream",
     "Limits": "streamplan.model.pipeline",
     "Long": "streamplan.serdes.primitive",
     "OnWindowClose": "streamplan.model.windows",
@@ -78,17 +99,21 @@ _MODULES = {
     "TimeWindows": "streamplan.model.windows",
     "Topology": "streamplan.model.topology",
     "UUID": "streamplan.serdes.primitive",
+    "WindowedCogroupedKStream": "streamplan.model.kstream",
+    "WindowedKStream": "streamplan.model.kstream",
     "arrow_batch": "streamplan.model.functions",
     "pipeline_named": "streamplan.registry",
     "registered_pipelines": "streamplan.registry",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+if not TYPE_CHECKING:  # a type checker would take every name for one that there is
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*(name for name in globals() if name.startswith("__")), *__all__])

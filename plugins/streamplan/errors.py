@@ -61,5 +61,6 @@ class WrongUsage(Refused):
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return a question that names the nearest of some words; empty where none is near."""
-    nearest = get_close_matches(word, list(words), n=1)
+    words = list(words)
+    nearest = get_close_matches(word, words, n=1) or [each for each in words if each.lower() == word.lower()]
     return f"Did you mean {nearest[0]}?" if nearest else ""

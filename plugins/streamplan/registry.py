@@ -19,6 +19,7 @@ The library registers none itself: ``streamplan.pipelines`` are examples.
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
@@ -28,8 +29,10 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+import streamplan
 from streamplan.errors import Refused, StreamplanError, did_you_mean
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.words import NoSuchOperation, answer_to_import
 
 GROUP = "streamplan.pipelines"
 """The group of entry points."""
@@ -200,6 +203,8 @@ def _named_by(registration: Registration) -> tuple[Pipeline | str, ...]:
         found = getattr(module, attribute, None)
     except StreamplanError:
         raise
+    except NoSuchOperation as error:
+        raise Refused(f"module {registration} has a fault:\n  {_place(error, module_name)}{error}") from error
     except (Exception, SystemExit) as error:  # a user's module may raise anything, and may call exit()
         told = error.msg if isinstance(error, SyntaxError) else error
         raise Refused(
@@ -260,6 +265,10 @@ def _lines(error: BaseException) -> Iterator[_Line]:
 
 def _remedy(error: BaseException, module_name: str) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is None and isinstance(error, ImportError) and error.name == "streamplan":
+        word = re.search(r"cannot import name '(\w+)'", str(error))  # Python 3.12 has it in name_from
+        if word and (answer := answer_to_import(word[1], streamplan.__all__)):
+            return answer
     if missing is not None and f"{module_name}.".startswith(f"{missing}."):
         return (
             "Install the distribution that has it where this process runs, or put its directory into PYTHONPATH. "

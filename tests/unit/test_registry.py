@@ -95,7 +95,7 @@ BREAKS = {
     "import sys; sys.exit()": r"broken_module.py:9: SystemExit: ",
     "def again(): again()\nagain()": r"broken_module.py:9: RecursionError",
     "import json; json.loads('{')": r"broken_module.py:9: JSONDecodeError",  # the user's line, not the library's
-    "Topology(1.5).stream": r"broken_module.py:9: ",
+    "Json('id').fields": r"broken_module.py:9: ValueError",
     "": r"a Pipeline, or a tuple of them or of modules' names, in PIPELINES or PIPELINE, observed no such name",
     "PIPELINE = 'orders'": r"in PIPELINE, observed str",
     "PIPELINES = (declare('one'), 2)": r"in PIPELINES, observed tuple",
@@ -177,3 +177,41 @@ def test_the_page_of_quick_starts_lists_every_example() -> None:
     page = (Path(__file__).parents[2] / "docs" / "quick-starts.md").read_text()
     section = page.split("\n## The examples of this repository\n")[1].split("\n## ")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", section, re.M)) == sorted(each.name for each in PIPELINES)
+
+
+MISTAKES = {
+    # What stands behind PIPELINE = declare("own"), and what is said of it.
+    "Topology('x').stream('orders', value=Json('id string')).filter('amont').groupBy('id')": [
+        ":10: 'KStream' object has no attribute 'groupBy'. Write group_by(…)",
+        ":10: filter: the value has no field 'amont'. It has: id",
+    ],
+    "Pipeline('p', Topology(5))": [
+        ":10: Pipeline: the argument description is missing. For example Pipeline(",
+        ":10: Topology: application_id is the number 5; it takes a text. For example Topology(",
+    ],
+    "from streamplan import StreamsBuilder": [
+        ":10: ImportError: cannot import name 'StreamsBuilder' from 'streamplan'",
+        "Write Topology('application-id').",
+    ],
+    "from streamplan import Timewindows": ["Did you mean TimeWindows?"],
+    "1 / 0": [":10: ZeroDivisionError: division by zero. Correct the module"],
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_the_line_of_the_declaration_and_none_of_ours(theirs: Theirs, mistake: str) -> None:
+    theirs.write("mistaken", f"PIPELINE = declare('own')\n{mistake}\n")
+    theirs.variable("mistaken")
+    (broken,) = broken_pipelines()
+    told = str(broken.error)
+    for part in MISTAKES[mistake]:
+        assert part in told
+    assert "streamplan/model" not in told
+    assert "streamplan/judged.py" not in told
+
+
+def test_a_pipeline_s_name_that_is_misspelt_is_guessed(theirs: Theirs) -> None:
+    theirs.write("mine", "PIPELINE = declare('payments')\n")
+    theirs.variable("mine")
+    with pytest.raises(Refused, match=r"pipeline 'paymnets': expected payments\. Did you mean payments\?"):
+        pipeline_named("paymnets")

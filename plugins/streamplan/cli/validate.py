@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 
@@ -23,6 +25,7 @@ from streamplan.kafka.schema_registry import URL, SchemaRegistry
 from streamplan.model.assignment import large_assignment
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.unnamed import unnamed
+from streamplan.model.unused import unused
 from streamplan.programs import ExitStatus
 from streamplan.registry import UnknownPipeline, chosen_pipelines
 from streamplan.spark.submit import pyspark_home
@@ -36,13 +39,15 @@ def register(commands: Commands) -> None:
         description="Import the declarations, then ask a Spark on this machine about every expression. Every fault is "
         "shown with the line where it stands. Where the client properties name a Schema Registry, declared schemas are "
         "compared with those that are registered. A store or a repartition topic without a name of its own is no "
-        "fault, nor is a size that the JVM library alone could not run: a warning says what it leads to.",
+        "fault, nor is a stream, a store or a field that nobody uses, nor a size that the JVM library alone could not "
+        "run: a warning says what it leads to.",
         examples="%(prog)s orders --command-config client.properties",
         run=_run,
         done="no declaration has a fault",
         wrong="a declaration has a fault, or the registry has another schema",
     )
     add_broker_options(parser, servers="Kafka brokers, for a file of client properties that names none")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also show what Spark and its JVM log")
     add_pipelines(parser)
 
 
@@ -53,16 +58,18 @@ def _run(options: argparse.Namespace) -> int:
     statuses = {ExitStatus.REFUSED if isinstance(each.error, UnknownPipeline) else ExitStatus.WRONG for each in broken}
     if pipelines:
         console = plain_console()
-        statuses |= _look_for_faults(pipelines, console) | _compare_schemas(pipelines, options, console)
+        statuses |= _look_for_faults(pipelines, console, verbose=options.verbose)
+        statuses |= _compare_schemas(pipelines, options, console)
     return min(statuses, default=ExitStatus.DONE)  # a fault that was found counts more than what could not be looked at
 
 
-def _look_for_faults(pipelines: Sequence[Pipeline], console: Console) -> set[ExitStatus]:
+def _look_for_faults(pipelines: Sequence[Pipeline], console: Console, *, verbose: bool) -> set[ExitStatus]:
     """Ask Spark, and show what it finds. Return the exit status of a fault, if there is one."""
     pyspark_home()  # says what to do where PySpark is missing
     from streamplan.spark.planning.validation import find_diagnostics  # imports PySpark, which takes seconds
 
-    remaining = find_diagnostics(pipelines)
+    with nullcontext() if verbose else _without_log():
+        remaining = find_diagnostics(pipelines)
     statuses = {ExitStatus.WRONG} if remaining else set()
     for pipeline in pipelines:
         lines = {node.location for node in pipeline.topology.processors.nodes}
@@ -72,7 +79,7 @@ def _look_for_faults(pipelines: Sequence[Pipeline], console: Console) -> set[Exi
         console.print(f"{pipeline.name}: {verdict}", style=style)
         for fault in of_pipeline:
             console.print(f"  {fault}")
-        warnings = [*unnamed(pipeline.topology)]
+        warnings = [*unnamed(pipeline.topology), *unused(pipeline)]
         if pipeline.is_resolved:
             warnings += large_assignment(pipeline.topology, pipeline.partition_counts)
         for warning in warnings:
@@ -80,6 +87,20 @@ def _look_for_faults(pipelines: Sequence[Pipeline], console: Console) -> set[Exi
     for fault in remaining:
         console.print(str(fault))
     return statuses
+
+
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """Drop what this process, and the JVM that it starts, write to stderr: Spark's log and Java's stacks."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _compare_schemas(pipelines: Sequence[Pipeline], options: argparse.Namespace, console: Console) -> set[ExitStatus]:

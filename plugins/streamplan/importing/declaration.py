@@ -313,7 +313,7 @@ class _Writer:
     def _process(self, operation: Operation) -> None:
         node, ask = operation.node, self.ask
         ask.note(node.name, "what it does with each record: write a class of your own, with a method process()")
-        tried = 'type("Tried", (Processor,), {"__module__": "tried", "process": len})'
+        tried = 'type("Tried", (Processor,), {"__module__": "tried", "process": lambda *given: None})'
         processor = Code("Processor", tried)
         options: Options = {
             "store": literal(node.stores[0]),

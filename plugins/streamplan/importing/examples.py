@@ -110,6 +110,7 @@ class _Seen:
 def _is_decoded(values: Iterable[bytes], schema: str) -> bool:
     try:
         serde = Json(schema)
+        _ = serde.fields
         for value in values:
             serde.decode(value)
     except (Undecodable, ValueError):  # a value is beyond the type, or a name cannot be written

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from streamplan.errors import Refused
+from streamplan.errors import Refused, did_you_mean
 from streamplan.model.java_collections import hash_order, objects_hash, string_hash
 from streamplan.model.operations import Aggregate, Count, StoreForJoin
 from streamplan.model.processor_topology import Source, Subtopology
@@ -96,10 +96,20 @@ def refuse_wrong_counts(topology: Topology, external: Mapping[str, int], unknown
         raise Refused(
             f"topic_partitions names {', '.join(strangers)}",
             expected=f"topics from outside: {', '.join(sorted(known))}",
-            remedy="The counts of internal topics follow from those.",
+            remedy=". ".join(
+                filter(
+                    None,
+                    ["The counts of internal topics follow from those", did_you_mean(strangers[0], sorted(known))],
+                )
+            ),
         )
     if wrong := sorted(topic for topic, count in external.items() if count < 1):
-        raise Refused(f"topic {', '.join(wrong)}", expected="at least 1 partition", observed=str(external[wrong[0]]))
+        raise Refused(
+            f"topic {', '.join(wrong)}",
+            expected="at least 1 partition",
+            observed=str(external[wrong[0]]),
+            remedy="Declare how many it is to have",
+        )
 
 
 def _resolve_repartition_topics(topology: Topology, counts: dict[str, int]) -> None:

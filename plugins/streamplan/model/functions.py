@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import sys
 import types
@@ -10,9 +11,13 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-REJECT, STOP = "reject", "stop"
+from streamplan.judged import judged_function
+
+REJECT: Final = "reject"
+STOP: Final = "stop"
+OnError: TypeAlias = Literal["reject", "stop"]
 ON_ERROR = (REJECT, STOP)
 """What happens where a function raises: the record is rejected, or the application stops."""
 
@@ -41,6 +46,7 @@ _OF_BATCHES = "_is_given_an_arrow_batch"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+@judged_function
 def arrow_batch(function: _Function) -> _Function:
     """Mark a function of :meth:`KStream.map_values` or :meth:`KStream.filter` that is given many records at once.
 
@@ -49,7 +55,7 @@ def arrow_batch(function: _Function) -> _Function:
     of their fields: a mapping, a dataclass, a named tuple, a record batch or a struct array. For ``filter`` it returns
     a column of booleans. A column has one value for each record, in the order of the records.
 
-    Example::
+    Example: ``stream.map_values(arrow_batch(score))``, or as a decorator::
 
         @arrow_batch
         def score(orders: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -61,7 +67,14 @@ def arrow_batch(function: _Function) -> _Function:
     Returns:
         The same function.
     """
-    setattr(function, _OF_BATCHES, True)
+    try:
+        setattr(function, _OF_BATCHES, True)
+    except (AttributeError, TypeError):  # what is written in C takes no mark
+
+        def call(batch: Any) -> Any:
+            return function(batch)
+
+        return arrow_batch(typing.cast("_Function", call))
     return function
 
 
@@ -119,6 +132,25 @@ def function_name(function: Callable[..., Any]) -> str:
     """Return the module and the qualified name of a function, or those of the class of another callable."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def arguments_fault(function: Callable[..., Any], *given: str) -> str | None:
+    """Return why a function cannot be called with these arguments; None where it can, or where nobody knows.
+
+    Args:
+        function: The function, or a class.
+        given: What the arguments are called.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # it is not written in Python
+        return None
+    try:
+        signature.bind(*given)
+    except TypeError:
+        taken = f"takes ({', '.join(map(str, signature.parameters.values()))})"
+        return f"{taken}, and is called with {', '.join(given) or 'no argument'}"
+    return None
 
 
 def hinted_schema(function: Callable[..., Any], *, each: bool = False) -> str | None:

@@ -11,17 +11,21 @@ faults of a file are reported at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from streamplan.model.diagnostics import name_fault
+from streamplan.errors import did_you_mean
+from streamplan.judged import Diagnostic, Mistaken, described, judged, shown
+from streamplan.model.diagnostics import caller_location, name_fault
 from streamplan.model.functions import (
     ON_ERROR,
     REJECT,
     STOP,
+    OnError,
     Printer,
     PythonFunction,
+    arguments_fault,
     function_name,
     hinted_schema,
     is_of_batches,
@@ -73,6 +77,7 @@ from streamplan.model.windows import (
     TimeWindows,
     duration_ms,
 )
+from streamplan.model.words import answers_words, operations_of
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
 from streamplan.serdes.serde import Serde
@@ -89,6 +94,9 @@ RESERVED_FIELDS = ("record", "table", "element")
 
 TAKE_BATCHES = ("branch", "filter", "filter_not", "map", "map_values")
 """The operations that take a function of an Arrow batch."""
+
+ANSWERED = ("other", "windows", "strategy", "within", "processor", "key_serde")
+"""The arguments whose class the operations judge themselves, since they know more to say of it."""
 
 _LITERALS = ("true", "false", "null")
 _BARE_NAMES = re.compile(r"[\w\s,]*")
@@ -126,12 +134,13 @@ class Key:
             )
         elif serde is not None and not isinstance(serde, Primitive | Json):
             known = ", ".join(each.declaration for each in KEY_SERDES.values())
-            graph.fault(f"{operation}: key_serde={serde!r} is no serde of keys", f"One of {known}, Json('…')")
+            hint = f"Write {serde.__name__}()" if isinstance(serde, type) else f"One of {known}, Json('…')"
+            graph.fault(f"{operation}: key_serde={shown(serde)} is no serde of keys", hint)
             serde = None
         return cls(name, serde or STRING)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Declared:
     """What streams and tables have in common.
 
@@ -151,6 +160,31 @@ class _Declared:
     sources: frozenset[str]
     window: TimeWindows | SessionWindows | None = None
 
+    _answered: ClassVar[tuple[str, ...]] = ANSWERED
+
+    def __repr__(self) -> str:
+        """The class, the last node and the fields."""
+        fields = "fields that a fault makes unknown" if self.fields is None else ", ".join(self.fields)
+        return f"<{type(self).__name__} {self.node.name}: {fields}>"
+
+    def __dir__(self) -> list[str]:
+        """The operations, and what Python has. Editors do not show the rest, which is no part of the language."""
+        return [name for name in object.__dir__(self) if name.startswith("__") or name in operations_of(type(self))]
+
+    def _mistaken(self, mistakes: Iterable[Diagnostic], operation: str, returns: Any) -> Any:
+        """Add the mistakes of a call; return a stand-in for its result, so that the declaration goes on."""
+        self.graph.add_faults(mistakes)
+        if operation in (
+            "filter",
+            "filter_not",
+            "peek",
+            "merge",
+            "through",
+            "emit_strategy",
+        ):  # they change neither key nor fields
+            return self
+        return _stand_in(self.graph, self.node, self.sources, returns)
+
     def _field(self, text: str, operation: str) -> None:
         """Record a fault if ``text`` is a name, or a path that begins with one, and no field has it.
 
@@ -162,13 +196,9 @@ class _Declared:
         known = self.fields is None or name in self.fields or name in RESERVED_FIELDS or name.lower() in _LITERALS
         if self.fields is not None and name.isidentifier() and not known:
             self.graph.fault(
-                f"{operation}: the value has no field {name!r}", f"It has: {', '.join(self.fields) or 'none'}"
+                f"{operation}: the value has no field {name!r}",
+                _there_are(name, self.fields),
             )
-
-    def judge_timestamp(self, operation: str, timestamp: str | PythonFunction | None) -> None:
-        """Record a fault if an expression that tells the timestamps of a topic is the name of no field."""
-        if isinstance(timestamp, str):
-            self._field(timestamp, f"{operation}, timestamp")
 
     def _columns(self, value: Mapping[str, str], operation: str) -> Columns:
         if not value:
@@ -202,6 +232,8 @@ class _Declared:
         """The same key has other bytes, and so another partition, where another serde writes it."""
         own, other = self.key.serde, right.key.serde
         is_table = isinstance(self, KTable)
+        if self.fields is None or right.fields is None:
+            return  # after a fault the keys may be others
         if own.key_type != other.key_type:
             self.graph.fault(
                 f"{operation}: keys of unlike serdes: the {'table' if is_table else 'stream'}'s are {own.name}, "
@@ -220,7 +252,7 @@ class _Declared:
                     what = "table" if side == "table" else "other stream"
                     self.graph.fault(
                         f"{operation}, {name}: the {what} has no field {match[1]!r}",
-                        f"It has: {', '.join(right.fields)}",
+                        _there_are(match[1], right.fields),
                     )
             seen = self if self.fields is None else replace(self, fields=(*self.fields, side))
             return seen._columns(value, operation)
@@ -235,7 +267,7 @@ class _Declared:
     def _can_take(self, other: object, expected: type[_Declared], operation: str, hint: str) -> bool:
         """Whether ``other`` can be joined or merged. Records a fault if not."""
         if not isinstance(other, expected):
-            self.graph.fault(f"{operation}: with a {type(other).__name__}", hint)
+            self.graph.fault(f"{operation}: with {described(other)}", hint)
             return False
         if other.graph is not self.graph:
             self.graph.fault(
@@ -251,7 +283,9 @@ class _Declared:
             )
 
 
-@dataclass(frozen=True, eq=False)
+@answers_words
+@judged
+@dataclass(frozen=True, eq=False, repr=False)
 class KStream(_Declared):
     """A stream of records.
 
@@ -270,11 +304,13 @@ class KStream(_Declared):
         self,
         condition: str | Callable[[Any], bool | None],
         *,
-        on_error: str = REJECT,
+        on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
     ) -> KStream:
         """Pass the records for which a condition is true.
+
+        Example: ``stream.filter("amount > 0")``
 
         Args:
             condition: A Spark SQL condition, as ``"amount > 0"``. A record for which it is null is not passed. Or a
@@ -296,11 +332,13 @@ class KStream(_Declared):
         self,
         condition: str | Callable[[Any], bool | None],
         *,
-        on_error: str = REJECT,
+        on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
     ) -> KStream:
         """Pass the records for which a condition is not true: those that :meth:`filter` does not pass.
+
+        Example: ``stream.filter_not("amount > 0")``
 
         Args:
             condition: As for :meth:`filter`. A record for which it is null is passed.
@@ -330,14 +368,15 @@ class KStream(_Declared):
         node = self.graph.processor(
             self.graph.name(name, "KSTREAM-BRANCH-"), lambda: Split(tuple(conditions)), self.node
         )
-        return BranchedKStream(replace(self, node=node, _repartition=[]), conditions)
+        split = replace(self, node=node, _repartition=[])
+        return BranchedKStream(split, conditions, _Branches(split))
 
     def map_values(
         self,
         value: Mapping[str, str] | Callable[[Any], Any],
         *,
         schema: str | None = None,
-        on_error: str = REJECT,
+        on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
     ) -> KStream:
@@ -370,6 +409,8 @@ class KStream(_Declared):
     def select_key(self, key: str, *, key_serde: KeySerde | None = None, name: str | None = None) -> KStream:
         """Give each record a new key. A grouping or a join that follows repartitions the stream.
 
+        Example: ``stream.select_key("customer")``
+
         Args:
             key: A Spark SQL expression. Its text is the key, so that the number 1 becomes ``"1"``.
             key_serde: The serde that writes the key instead, as ``Long()``. The expression has its type. A key of
@@ -388,11 +429,13 @@ class KStream(_Declared):
         *,
         key_serde: KeySerde | None = None,
         schema: str | None = None,
-        on_error: str = REJECT,
+        on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
     ) -> KStream:
         """Give each record a new key and a new value.
+
+        Example: ``stream.map("customer", {"total": "price * count"})``
 
         A grouping or a join that follows repartitions the stream. :meth:`map_values` keeps the key and repartitions
         nothing.
@@ -428,7 +471,7 @@ class KStream(_Declared):
         value: Mapping[str, str] | None = None,
         key_serde: KeySerde | None = None,
         schema: str | None = None,
-        on_error: str = REJECT,
+        on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
     ) -> KStream:
@@ -470,7 +513,7 @@ class KStream(_Declared):
         value: Mapping[str, str] | None = None,
         *,
         schema: str | None = None,
-        on_error: str = REJECT,
+        on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
     ) -> KStream:
@@ -509,9 +552,9 @@ class KStream(_Declared):
         state: str,
         schema: str | None = None,
         timer: str | None = None,
-        timer_type: str = STREAM_TIME,
+        timer_type: Literal["STREAM_TIME"] = STREAM_TIME,
         ttl: str | None = None,
-        on_error: str = REJECT,
+        on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
     ) -> KStream:
@@ -540,7 +583,9 @@ class KStream(_Declared):
         """
         self._refuse_window("process")
         if not (isinstance(processor, type) and issubclass(processor, Processor)):
-            self.graph.fault(f"process: {processor!r} is no class of processors", "A subclass of streamplan.Processor")
+            self.graph.fault(
+                f"process: {shown(processor)} is no class of processors", "Write a subclass of streamplan.Processor"
+            )
             return replace(self, fields=None)
         if processor.process is Processor.process:
             self.graph.fault(f"process: {processor.__name__} has no process", "Write a subclass with this method")
@@ -554,6 +599,11 @@ class KStream(_Declared):
             else:
                 if duration == 0:
                     self.graph.fault("process: the ttl is 0", "For example ttl='7 days'")
+        for method in (processor.process, processor.on_timer):
+            what = "time" if method.__name__ == "on_timer" else "record"
+            if fault := arguments_fault(method, "self", f"the {what}", "the store"):
+                hint = f"Write def {method.__name__}(self, {what}, store)"
+                self.graph.fault(f"process: {processor.__name__}.{method.__name__} {fault}", hint)
         function = self._function(processor, "process", on_error, deterministic)
         made = self._made_by(
             replace(function, call=processor.process), schema, "process", each=True, timer_call=processor.on_timer
@@ -606,12 +656,12 @@ class KStream(_Declared):
         self,
         action: Mapping[str, str] | Callable[[Any], None],
         *,
-        on_error: str = REJECT,
+        on_error: OnError = REJECT,
         name: str | None = None,
     ) -> KStream:
         """Call a function with each record, or log aggregates of each micro-batch. Pass the records unchanged.
 
-        Examples: ``stream.peek(notify)``, ``stream.peek({"orders": "count(*)"})``
+        Examples: ``stream.peek({"orders": "count(*)"})``, ``stream.peek(notify)``
 
         Args:
             action: A Python function; see :meth:`foreach`. Or aggregates to log: name to Spark SQL aggregate.
@@ -623,8 +673,10 @@ class KStream(_Declared):
             return self._then("KSTREAM-PEEK-", name, PeekFunction(function))
         return self._then("KSTREAM-PEEK-", name, Peek(self._columns(action, "peek")))
 
-    def foreach(self, action: Callable[[Any], None], *, on_error: str = REJECT, name: str | None = None) -> None:
+    def foreach(self, action: Callable[[Any], None], *, on_error: OnError = REJECT, name: str | None = None) -> None:
         """Call a function with each record, for what the function does.
+
+        Example: ``stream.foreach(notify)``
 
         A record that is processed again after a failure is given to the function again: at least once, and not exactly
         once. The function runs where Spark runs the stream task.
@@ -634,14 +686,13 @@ class KStream(_Declared):
             on_error: What happens to a record for which it raises; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        if not callable(action):
-            self.graph.fault(f"foreach: {action!r} is no function", "For example foreach(notify)")
-            return
         function = self._function(action, "foreach", on_error, deterministic=True)
         self._then("KSTREAM-FOREACH-", name, ForEach(function))
 
     def print(self, label: str | None = None, *, name: str | None = None) -> None:
         """Print each record to the standard output of the process that runs the stream task.
+
+        Example: ``stream.print(label="orders")``
 
         The output is ``[label]: key, value``, with the value as JSON.
 
@@ -654,6 +705,8 @@ class KStream(_Declared):
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
         """Pass the records of two streams.
+
+        Example: ``web_orders.merge(shop_orders)``
 
         Within a micro-batch a stream task takes the oldest of the next records of its topics, as in the library.
 
@@ -669,7 +722,7 @@ class KStream(_Declared):
                 "Give both the same with map_values",
             )
         self._refuse_unlike_serdes(other, "merge", "other stream")
-        if self.window != other.window:
+        if self.window != other.window and self.fields is not None and other.fields is not None:
             self.graph.fault("merge: one of the streams has a windowed key", "Give it a plain one with select_key")
         processor_name = self.graph.name(name, "KSTREAM-MERGE-")
         return KStream(
@@ -686,6 +739,8 @@ class KStream(_Declared):
 
     def repartition(self, *, number_of_partitions: int | None = None, name: str | None = None) -> KStream:
         """Write the records to a repartition topic and read them from there.
+
+        Example: ``stream.repartition(number_of_partitions=4, name="by-customer")``
 
         Args:
             number_of_partitions: The partitions of the topic. Without it the count follows from the topics that the
@@ -724,7 +779,8 @@ class KStream(_Declared):
     ) -> None:
         """Write the records to a topic from outside, or each to one of several topics.
 
-        Example: ``events.to("concat('events-', country)", topics=("events-de", "events-fr"))``
+        Examples: ``stream.to("large-orders")``,
+        ``events.to("concat('events-', country)", topics=("events-de", "events-fr"))``
 
         Args:
             topic: Its name in Kafka. Who creates it decides its partitions and configs. With ``topics`` a Spark SQL
@@ -748,7 +804,7 @@ class KStream(_Declared):
         if topics is None:
             return ()
         self._field(expression, "to")
-        if isinstance(topics, str) or not topics:
+        if not topics:
             self.graph.fault(f"to: topics={topics!r}", "Name the topics that a record may have: topics=('a', 'b')")
             return ()
         if len({*topics}) < len(topics):
@@ -795,6 +851,8 @@ class KStream(_Declared):
 
     def group_by_key(self, *, name: str | None = None) -> KGroupedStream:
         """Group the records by their key.
+
+        Example: ``stream.group_by_key().count(store="orders-per-customer")``
 
         The records go through a repartition topic only if an operation before has changed the key.
 
@@ -850,6 +908,8 @@ class KStream(_Declared):
     ) -> KStream:
         """Join as :meth:`join` does, but pass a record without a match, too, with the fields of the other side null.
 
+        Example: ``purchases.left_join(customers, {"id": "id", "city": "table.city"})``
+
         A record of a stream is passed without a match once, when its window and the grace are over by the newest record
         of the stream task. It keeps its timestamp.
 
@@ -873,6 +933,8 @@ class KStream(_Declared):
         name: str | None = None,
     ) -> KStream:
         """Join two streams as :meth:`left_join` does, but pass the other stream's records without a match, too.
+
+        Example: ``orders.outer_join(payments, {"id": "id", "paid": "other.amount"}, within=JoinWindows("10 minutes"))``
 
         Args:
             other: A stream with the same key.
@@ -974,7 +1036,11 @@ class KStream(_Declared):
     def _checked_windows(self, within: JoinWindows | None, operation: str) -> JoinWindows:
         example = "For example within=JoinWindows('5 minutes')"
         if not isinstance(within, JoinWindows):
-            said = "how far apart in time the records may be is not given" if within is None else f"within={within!r}"
+            said = (
+                "how far apart in time the records may be is not given"
+                if within is None
+                else f"within={shown(within)} is no JoinWindows"
+            )
             self.graph.fault(f"{operation}: {said}", example)
             return JoinWindows("5 minutes")
         for parameter in ("before", "after", "grace"):
@@ -1017,6 +1083,10 @@ class KStream(_Declared):
         if on_error not in ON_ERROR:
             self.graph.fault(f"{operation}: on_error={on_error!r}", f"One of {', '.join(map(repr, ON_ERROR))}")
         of_batches = is_of_batches(call)
+        given = () if operation == "process" else ("the Arrow batch",) if of_batches else ("the record",)
+        if fault := arguments_fault(call, *given):
+            what = f"function that takes {given[0]} alone" if given else "class without a constructor of its own"
+            self.graph.fault(f"{operation}: {function_name(call)} {fault}", f"Write a {what}")
         if of_batches and operation not in TAKE_BATCHES:
             self.graph.fault(
                 f"{operation}: {function_name(call)} is a function of an Arrow batch",
@@ -1077,7 +1147,7 @@ class KStream(_Declared):
         return name
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Grouped(_Declared):
     """A grouped stream.
 
@@ -1136,7 +1206,30 @@ class _Grouped(_Declared):
         return tuple(columns)
 
 
-@dataclass(frozen=True, eq=False)
+class _Branches(dict[str, KStream]):
+    """The branches of a stream. A name that no branch has is a fault, and the declaration goes on.
+
+    Attributes:
+        complete: Whether all branches are known: none is left out because of a fault.
+    """
+
+    def __init__(self, split: KStream) -> None:
+        super().__init__()
+        self._split = split
+        self.complete = True
+
+    def __missing__(self, name: object) -> KStream:
+        """Return what stands for a branch that there is not."""
+        split = self._split
+        if self.complete:
+            split.graph.fault(f"split: there is no branch {shown(name)}", _there_are(str(name), tuple(self)))
+        stream: KStream = _stand_in(split.graph, split.node, split.sources, KStream)
+        return stream
+
+
+@answers_words
+@judged
+@dataclass(frozen=True, eq=False, repr=False)
 class BranchedKStream:
     """A stream that is divided among branches.
 
@@ -1145,12 +1238,28 @@ class BranchedKStream:
 
     _split: KStream
     _conditions: list[str | PythonFunction]
-    _branches: dict[str, KStream] = field(default_factory=dict)
+    _branches: _Branches
+
+    def __repr__(self) -> str:
+        """The class, the last node and the fields."""
+        return repr(self._split).replace("KStream", "BranchedKStream", 1)
+
+    def __dir__(self) -> list[str]:
+        """As those of streams."""
+        return [name for name in object.__dir__(self) if name.startswith("__") or name in operations_of(type(self))]
+
+    def _mistaken(self, mistakes: Iterable[Diagnostic], operation: str, returns: Any) -> Any:
+        """Add the mistakes of a call. The branch that it would have added is not known."""
+        self._split.graph.add_faults(mistakes)
+        self._branches.complete = False
+        return self if operation == "branch" else self._branches
 
     def branch(
-        self, condition: str | Callable[[Any], bool | None], *, on_error: str = REJECT, name: str | None = None
+        self, condition: str | Callable[[Any], bool | None], *, on_error: OnError = REJECT, name: str | None = None
     ) -> BranchedKStream:
         """Add a branch. It takes the records for which its condition is true, and no condition before is.
+
+        Example: ``stream.split(name="orders-").branch("amount > 100", name="large")``
 
         Args:
             condition: As for :meth:`KStream.filter`.
@@ -1169,6 +1278,8 @@ class BranchedKStream:
     def default_branch(self, *, name: str | None = None) -> dict[str, KStream]:
         """Add a branch that takes what no branch takes, and return all branches.
 
+        Example: ``stream.split(name="orders-").branch("amount > 100", name="large").default_branch(name="small")``
+
         Args:
             name: What the name of the branch ends with (``Branched.as``); 0 without it.
 
@@ -1184,6 +1295,8 @@ class BranchedKStream:
 
     def _add(self, number: int, name: str | None) -> None:
         """``BranchedKStreamImpl.createBranch``, which draws a number that no name has."""
+        if not self._branches.complete:
+            return
         graph = self._split.graph
         split = self._split.node.name
         branch = graph.name(f"{split}{number if name is None else name}", "")
@@ -1193,12 +1306,16 @@ class BranchedKStream:
         self._branches[branch] = replace(self._split, node=node, _repartition=[])
 
 
-@dataclass(frozen=True, eq=False)
+@answers_words
+@judged
+@dataclass(frozen=True, eq=False, repr=False)
 class KGroupedStream(_Grouped):
     """A stream that is grouped by its key."""
 
     def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedKStream:
         """Aggregate each key anew in each window, or in each session.
+
+        Example: ``grouped.windowed_by(TimeWindows("1 minute")).count(store="per-minute")``
 
         Args:
             windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``, or
@@ -1222,6 +1339,8 @@ class KGroupedStream(_Grouped):
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
         """Count the records of each key.
+
+        Example: ``grouped.count(store="orders-per-customer")``
 
         Args:
             store: The name of the state store. Its changelog is ``<application.id>-<store>-changelog``.
@@ -1258,6 +1377,8 @@ class KGroupedStream(_Grouped):
     ) -> KTable:
         """Keep the value of one record of each key: the latest, unless ``max_by`` or ``min_by`` is given.
 
+        Example: ``grouped.reduce(max_by="amount", store="largest-orders")``
+
         The latest is the last one of its topic. Of merged topics it is the one with the newest timestamp.
 
         Args:
@@ -1278,12 +1399,16 @@ class KGroupedStream(_Grouped):
         return self._aggregate("KSTREAM-REDUCE-", name, store_name, operation, self.fields)
 
 
-@dataclass(frozen=True, eq=False)
+@answers_words
+@judged
+@dataclass(frozen=True, eq=False, repr=False)
 class WindowedKStream(_Grouped):
     """A grouped stream that is aggregated anew in each window (``TimeWindowedKStream``, ``SessionWindowedKStream``)."""
 
     def emit_strategy(self, strategy: OnWindowClose) -> WindowedKStream:
         """Say when the results of windows are passed. Without it every update is.
+
+        Example: ``grouped.windowed_by(TimeWindows("1 minute")).emit_strategy(OnWindowClose())``
 
         Args:
             strategy: ``OnWindowClose()``: the result of each window is passed once, when the window closes. With
@@ -1292,7 +1417,7 @@ class WindowedKStream(_Grouped):
         """
         if not isinstance(strategy, OnWindowClose):
             self.graph.fault(
-                f"emit_strategy: {strategy!r} is no emit strategy",
+                f"emit_strategy: {shown(strategy)} is no emit strategy",
                 "Write emit_strategy(OnWindowClose()), or nothing: every update is passed then",
             )
             return replace(self, final=True)
@@ -1314,7 +1439,9 @@ class WindowedKStream(_Grouped):
         return self._fold(value, store, name)
 
 
-@dataclass(frozen=True, eq=False)
+@answers_words
+@judged
+@dataclass(frozen=True, eq=False, repr=False)
 class CogroupedKStream(_Declared):
     """Several grouped streams with keys of one kind, whose records are folded into one store.
 
@@ -1328,6 +1455,8 @@ class CogroupedKStream(_Declared):
 
     def cogroup(self, other: KGroupedStream, value: Mapping[str, str]) -> CogroupedKStream:
         """Fold the records of one more stream into the store.
+
+        Example: ``cogrouped.cogroup(payments.group_by_key(), {"paid": "sum(amount)"})``
 
         Args:
             other: A grouped stream. Its keys mean the same, and have the same serde.
@@ -1362,6 +1491,8 @@ class CogroupedKStream(_Declared):
     def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedCogroupedKStream:
         """Aggregate each key anew in each window, or in each session, as :meth:`KGroupedStream.windowed_by` does.
 
+        Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
+
         Args:
             windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``.
         """
@@ -1369,6 +1500,8 @@ class CogroupedKStream(_Declared):
 
     def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable:
         """Aggregate the records of each key.
+
+        Example: ``cogrouped.aggregate(store="per-customer")``
 
         A field is what its function gives of the records so far: of no record a count is 0, and everything else null.
 
@@ -1416,7 +1549,9 @@ class CogroupedKStream(_Declared):
         return self.graph.name(None if name is None else f"{name}-{suffix}", f"COGROUPKSTREAM-{kind}-")
 
 
-@dataclass(frozen=True)
+@answers_words
+@judged
+@dataclass(frozen=True, repr=False)
 class WindowedCogroupedKStream:
     """Several grouped streams that are aggregated anew in each window.
 
@@ -1425,12 +1560,25 @@ class WindowedCogroupedKStream:
 
     _cogrouped: CogroupedKStream
 
+    def __repr__(self) -> str:
+        """The class, the last node and the fields."""
+        return repr(self._cogrouped).replace("CogroupedKStream", "WindowedCogroupedKStream", 1)
+
+    def __dir__(self) -> list[str]:
+        """As those of streams."""
+        return [name for name in object.__dir__(self) if name.startswith("__") or name in operations_of(type(self))]
+
+    def _mistaken(self, mistakes: Iterable[Diagnostic], operation: str, returns: Any) -> Any:
+        return self._cogrouped._mistaken(mistakes, operation, returns)
+
     def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable:
         """Aggregate as :meth:`CogroupedKStream.aggregate` does, for each key and window."""
         return self._cogrouped.aggregate(store=store, name=name)
 
 
-@dataclass(frozen=True, eq=False)
+@answers_words
+@judged
+@dataclass(frozen=True, eq=False, repr=False)
 class KTable(_Declared):
     """A table: the last value of each key.
 
@@ -1499,6 +1647,8 @@ class KTable(_Declared):
     ) -> KTable:
         """Join as :meth:`join` does, but keep the keys that this table alone has, with the other's fields null.
 
+        Example: ``accounts.left_join(addresses, {"name": "name", "city": "table.city"})``
+
         Args:
             other: As for :meth:`join`.
             value: As for :meth:`join`.
@@ -1519,6 +1669,8 @@ class KTable(_Declared):
         name: str | None = None,
     ) -> KTable:
         """Join as :meth:`join` does, but keep the keys that either table alone has, with the fields of the other null.
+
+        Example: ``accounts.outer_join(addresses, {"name": "name", "city": "table.city"})``
 
         Args:
             other: As for :meth:`join`.
@@ -1598,6 +1750,8 @@ class KTable(_Declared):
                 "Write one of them into a compacted topic of its own, and read that as a table",
             )
             return replace(self, fields=None)
+        if None in (self.fields, other.fields) and None in (self.topic, other.topic):
+            return replace(self, fields=None)  # one of them stands for what a fault has left out
         if self.topic is None or other.topic is None:
             graph.fault(
                 f"{operation}: by a foreign key with {'this' if self.topic is None else 'the other'} table being the "
@@ -1632,6 +1786,8 @@ class KTable(_Declared):
     def to_stream(self, *, name: str | None = None) -> KStream:
         """The updates of the table as a stream.
 
+        Example: ``table.to_stream().to("totals")``
+
         Args:
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
@@ -1659,8 +1815,51 @@ class KTable(_Declared):
         return self
 
 
+def _stand_in(graph: StreamsGraph, node: GraphNode, sources: frozenset[str], returns: Any) -> Any:
+    """What stands for the result of a wrong call: nothing is known of it, so nothing is wrong with it."""
+    if returns is type(None):
+        return None
+    if returns is WindowedCogroupedKStream:
+        return WindowedCogroupedKStream(CogroupedKStream(graph, node, None, Key(), sources))
+    if returns is BranchedKStream:
+        stream = KStream(graph, node, None, Key(), sources)
+        branches = _Branches(stream)
+        branches.complete = False
+        return BranchedKStream(stream, [], branches)
+    if isinstance(returns, type) and issubclass(returns, _Declared):
+        return returns(graph, node, None, Key(), sources)
+    return Mistaken(())
+
+
+def stand_in(graph: StreamsGraph, returns: Any) -> Any:
+    """Return what stands for a stream or a table that was declared wrongly.
+
+    Args:
+        graph: Has the faults.
+        returns: :class:`KStream` or :class:`KTable`.
+    """
+    return _stand_in(graph, GraphNode("unknown", lambda parents: (), caller_location()), frozenset(), returns)
+
+
+def _there_are(name: str, names: tuple[str, ...]) -> str:
+    """The names that there are, with the one that may be meant."""
+    return ". ".join(filter(None, [f"It has: {', '.join(names) or 'none'}", did_you_mean(name, names)]))
+
+
 def _names(fields: Mapping[str, str] | None) -> tuple[str, ...] | None:
     return None if fields is None else tuple(fields)
+
+
+def judge_timestamp(read: KStream | KTable, operation: str, timestamp: str | PythonFunction | None) -> None:
+    """Record a fault if an expression that tells the timestamps of a topic is the name of no field.
+
+    Args:
+        read: What is read from the topic.
+        operation: Whose parameter it is.
+        timestamp: What :func:`extractor` gave.
+    """
+    if isinstance(timestamp, str):
+        read._field(timestamp, f"{operation}, timestamp")
 
 
 def extractor(
@@ -1675,13 +1874,14 @@ def extractor(
     """
     if timestamp is None or isinstance(timestamp, str):
         return timestamp
-    if not callable(timestamp) or is_of_batches(timestamp):
-        graph.fault(
-            f"{operation}: timestamp={timestamp!r} is neither an expression nor a function of a record",
-            "For example timestamp='at'",
-        )
+    name = function_name(timestamp)
+    if is_of_batches(timestamp):
+        graph.fault(f"{operation}: timestamp: {name} is a function of an Arrow batch", "Write a function of a record")
         return None
-    return PythonFunction(function_name(timestamp), timestamp)
+    if fault := arguments_fault(timestamp, "the record"):
+        graph.fault(f"{operation}: timestamp: {name} {fault}", "Write a function that takes the record alone")
+        return None
+    return PythonFunction(name, timestamp)
 
 
 def _word(expression: str) -> str | None:
@@ -1695,8 +1895,9 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
         _judge_sessions(graph, windows)
         return windows
     if not isinstance(windows, TimeWindows):
+        given = described(windows) if isinstance(windows, type) else shown(windows)
         graph.fault(
-            f"windowed_by: {windows!r} is neither a TimeWindows nor a SessionWindows",
+            f"windowed_by: {given} is neither a TimeWindows nor a SessionWindows",
             "For example TimeWindows('1 minute'), or SessionWindows('5 minutes')",
         )
         windows = TimeWindows("1 minute")

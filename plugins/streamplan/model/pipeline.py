@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from streamplan.errors import Refused
+from streamplan.judged import judged_constructor
 from streamplan.model.copartitioning import refuse_wrong_counts, resolve_partition_counts
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
 from streamplan.model.operations import (
@@ -60,9 +62,12 @@ _CONN_ID = re.compile(r"[\w#!()\-.:/\\]+")
 """``RE_SANITIZE_CONN_ID`` in the same module."""
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class TestData:
     """The records that the producer writes.
+
+    Example: ``TestData(("orders",), record=lambda n: ("orders", b"key", b'{"id": "order_%d"}' % n), number="id")``
 
     Attributes:
         topics: The topics that it writes to.
@@ -132,9 +137,12 @@ class TestData:
             return str(serde.decode(value)[number])
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class Limits:
     """The limits at which the checks of a pipeline fail.
+
+    Example: ``Limits(partition_share=0.8, lag_seconds=60)``
 
     Attributes:
         partition_share: The greatest share of a topic's records, or bytes, that one partition may hold; 0 to 1.
@@ -147,9 +155,12 @@ class Limits:
     scanned_records: int = 5_000_000
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class Pipeline:
     """A topology, and what deploying it needs. A declaration with faults is refused, with all of them at once.
+
+    Example: ``Pipeline(name="orders", topology=topology, description="Counts.", topic_partitions={"orders": 2})``
 
     Attributes:
         name: The prefix of its DAG ids: ``<name>_deploy``, ``<name>_producer``, ...
@@ -193,16 +204,22 @@ class Pipeline:
     spark_conn_id: str = "spark_default"
     partitions_of_others: Mapping[str, int] = field(default_factory=dict)
 
+    def _made_wrongly(self, mistakes: Iterable[Diagnostic], given: Mapping[str, Any]) -> None:
+        topology = given.get("topology")
+        faults = topology.faults if isinstance(topology, Topology) else ()
+        refuse(f"pipeline {given.get('name', '')!r}", dict.fromkeys([*faults, *mistakes]))
+
     def __post_init__(self) -> None:
         location = caller_location()
-        refuse(f"pipeline {self.name!r}", self.topology.faults)  # Nothing can be derived from a topology with faults.
-        refuse(f"pipeline {self.name!r}", [*self._faults(location), *_cycle(self.topology, location)])
+        own = list(self._faults_of_names(location))
+        if faults := self.topology.faults:  # Nothing else can be derived from a topology with faults.
+            refuse(f"pipeline {self.name!r}", [*faults, *own])
+        refuse(f"pipeline {self.name!r}", [*own, *self._faults(location), *_cycle(self.topology, location)])
         if self.is_resolved:
             _ = self.partition_counts  # counts that cannot be are refused
-        else:
-            refuse_wrong_counts(self.topology, self.topic_partitions, self.topics_of_others)
 
-    def _faults(self, location: SourceLocation) -> Iterable[Diagnostic]:
+    def _faults_of_names(self, location: SourceLocation) -> Iterable[Diagnostic]:
+        """What is wrong whatever the topology is."""
         if not self.name.replace("-", "_").isidentifier():
             yield Diagnostic(
                 location, f"the name {self.name!r} is not a prefix of a DAG id", "Letters, digits, '_' and '-'"
@@ -220,6 +237,12 @@ class Pipeline:
                     f"{option} {conn_id!r} is no id of a connection in Airflow",
                     f"At most {MAX_CONN_ID} characters: letters, digits, and any of _#!()-.:/\\",
                 )
+        try:
+            _ = self.start_moment
+        except ValueError as error:
+            yield Diagnostic(location, f"auto_offset_reset: {error}", f"It is {FORMS}")
+
+    def _faults(self, location: SourceLocation) -> Iterable[Diagnostic]:
         if not self.topology.source_topics:
             yield Diagnostic(
                 location, "the topology reads nothing", "Begin with topology.stream('topic', value=Json(…))"
@@ -250,10 +273,14 @@ class Pipeline:
                 yield Diagnostic(location, f"test data for {topic!r}, {_OF_OTHERS}", _MAKE_OWN)
         yield from self._faults_of_moves(location)
         yield from self._faults_of_upgrade(location)
+        given = {**self.topic_partitions, **self.partitions_of_others}
         try:
-            _ = self.start_moment
-        except ValueError as error:
-            yield Diagnostic(location, f"auto_offset_reset: {error}", f"It is {FORMS}")
+            refuse_wrong_counts(self.topology, given, self.topics_of_others)
+        except Refused as error:
+            expected = f"{error.subject}: expected {error.expected}"
+            yield Diagnostic(
+                location, expected + (f", observed {error.observed}" if error.observed else ""), error.remedy
+            )
 
     def _faults_of_moves(self, location: SourceLocation) -> Iterable[Diagnostic]:
         if self.repartition_from and self._joins_by_foreign_key:

@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-STREAM_TIME, WALL_CLOCK_TIME = "STREAM_TIME", "WALL_CLOCK_TIME"
+STREAM_TIME: Final = "STREAM_TIME"
+WALL_CLOCK_TIME: Final = "WALL_CLOCK_TIME"
 """The names of ``org.apache.kafka.streams.processor.PunctuationType``."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -129,7 +129,11 @@ class StreamsGraph:
 
     def fault(self, message: str, hint: str) -> None:
         """Record a fault of the line that is being declared."""
-        self.faults.append(Diagnostic(caller_location(), message, hint))
+        self.add_faults([Diagnostic(caller_location(), message, hint)])
+
+    def add_faults(self, faults: Iterable[Diagnostic]) -> None:
+        """Record faults, each once."""
+        self.faults.extend(fault for fault in faults if fault not in self.faults)
 
     # -- names
 

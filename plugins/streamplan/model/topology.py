@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
+from streamplan.judged import judged, judged_constructor
 from streamplan.model.description import describe
 from streamplan.model.diagnostics import Diagnostic, name_fault, refuse
 from streamplan.model.functions import PythonFunction
-from streamplan.model.kstream import RESERVED_FIELDS, Key, KStream, KTable, extractor
+from streamplan.model.kstream import (
+    ANSWERED,
+    RESERVED_FIELDS,
+    Key,
+    KStream,
+    KTable,
+    extractor,
+    judge_timestamp,
+    stand_in,
+)
 from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
 from streamplan.model.streams_graph import StreamsGraph
+from streamplan.model.words import answers_words
 from streamplan.serdes.primitive import KeySerde
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
 
 
+@answers_words
+@judged_constructor
+@judged
 class Topology:
     """A declared topology.
 
@@ -27,9 +41,8 @@ class Topology:
     asked for, and nothing can be added after that. Internal topics have the names of the declaration here;
     :meth:`decorate` gives the name in Kafka.
 
-    Example::
+    Example: ``Topology("orders-aggregator")``. Then::
 
-        topology = Topology("orders-aggregator")
         orders = topology.stream("orders", value=Json("Id string, ProductType int"))
         orders.group_by("ProductType", name="by-product").count(store="quantities")
 
@@ -45,6 +58,23 @@ class Topology:
         if fault := name_fault(application_id):
             self._graph.fault(f"application id: {fault}", "Choose a legal name")
 
+    _answered: ClassVar[tuple[str, ...]] = ANSWERED
+
+    def _made_wrongly(self, mistakes: Iterable[Diagnostic], given: Mapping[str, Any]) -> None:
+        self.application_id = str(given.get("application_id", ""))
+        self._graph = StreamsGraph()
+        self._values = {}
+        self._graph.add_faults(mistakes)
+
+    def _mistaken(self, mistakes: Iterable[Diagnostic], operation: str, returns: Any) -> Any:
+        """Add the mistakes of a call; return a stand-in for its result, so that the declaration goes on."""
+        self._graph.add_faults(mistakes)
+        return stand_in(self._graph, returns)
+
+    def __repr__(self) -> str:
+        """The class and the application id."""
+        return f"<Topology {self.application_id!r}>"
+
     # -- declaring
 
     def stream(
@@ -58,6 +88,8 @@ class Topology:
         name: str | None = None,
     ) -> KStream:
         """Read a topic as a stream of records.
+
+        Example: ``topology.stream("orders", value=Json("id string, amount bigint"))``
 
         Args:
             topic: Its name in Kafka.
@@ -76,7 +108,7 @@ class Topology:
         fields = self._read(topic, value, of_key.serde, told)
         source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topic, value, of_key.serde, told)
         stream = KStream(self._graph, source, fields, of_key, frozenset({source.name}))
-        stream.judge_timestamp("stream", told)
+        judge_timestamp(stream, "stream", told)
         return stream
 
     def table(
@@ -91,6 +123,8 @@ class Topology:
         name: str | None = None,
     ) -> KTable:
         """Read a compacted topic as a table: the last value of each key. A null value deletes its key.
+
+        Example: ``topology.table("customers", value=Json("name string, city string"))``
 
         Args:
             topic: Its name in Kafka.
@@ -126,7 +160,7 @@ class Topology:
 
         sources = frozenset({source})
         table = KTable(graph, node, fields, of_key, sources, None, store_name, materialize, topic=(topic, value))
-        table.judge_timestamp("table", told)
+        judge_timestamp(table, "table", told)
         return table
 
     def _read(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from streamplan.judged import judged_constructor
+from streamplan.model.words import NoBuilder, no_builder
 
 _UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
@@ -30,7 +33,16 @@ MOST_WINDOWS_OF_RECORD = 20_000
 transaction."""
 
 
-class _Windows:
+class _Written(metaclass=NoBuilder):
+    """What is written at once, with its constructor."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            no_builder(self, name)
+
+
+class _Windows(_Written):
     """What windows of all kinds have in common."""
 
     grace: str
@@ -51,9 +63,12 @@ class _Windows:
         return self.retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
 
 
+@judged_constructor
 @dataclass(frozen=True, repr=False)
 class TimeWindows(_Windows):
     """Windows of one size, aligned to the epoch.
+
+    Example: ``TimeWindows("1 minute")``
 
     Tumbling windows follow each other. Hopping windows begin after each ``advance`` and overlap, so that a record is in
     several of them. No window begins before the epoch (``TimeWindows.windowsFor``).
@@ -101,9 +116,12 @@ class TimeWindows(_Windows):
         return self.size_ms + self.grace_ms
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class SessionWindows(_Windows):
     """Sessions: a key's records that follow each other without a gap (``SessionWindows.ofInactivityGapAndGrace``).
+
+    Example: ``SessionWindows("5 minutes")``
 
     A session is from the time of its first record to that of its last one. A record that is at most
     ``inactivity_gap`` away from several sessions makes one of them.
@@ -128,9 +146,12 @@ class SessionWindows(_Windows):
         return self.inactivity_gap_ms + self.grace_ms
 
 
+@judged_constructor
 @dataclass(frozen=True)
-class OnWindowClose:
+class OnWindowClose(_Written):
     """The emit strategy that passes the result of each window once, when it closes (``EmitStrategy.onWindowClose``).
+
+    Example: ``OnWindowClose(idle="10 minutes")``
 
     A time window closes when a record of its stream task is at least ``grace`` later than the window's end. A session
     closes when a record is more than the gap and ``grace`` later than the session's end.
@@ -148,9 +169,12 @@ class OnWindowClose:
         return None if self.idle is None else duration_ms(self.idle)
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class JoinWindows(_Windows):
     """How far apart in time two records may be that are joined (``org.apache.kafka.streams.kstream.JoinWindows``).
+
+    Example: ``JoinWindows("10 minutes")``
 
     A record of the time ``t`` is joined with the records of the other stream from ``t - before`` to ``t + after``.
 

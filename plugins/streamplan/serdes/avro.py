@@ -13,6 +13,7 @@ from dataclasses import InitVar, dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from streamplan.judged import judged_constructor
 from streamplan.serdes.avro_binary import Malformed, NotDeclared, reader_of
 from streamplan.serdes.avro_names import parse_json
 from streamplan.serdes.avro_resolution import differences, undeclared_fields
@@ -36,6 +37,7 @@ _NO_SCHEMA = (ValueError, LookupError, TypeError, AttributeError, RecursionError
 """What a text raises that a registry has and that is no schema."""
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class Avro(SchemaSerde):
     """A record of Avro in the value of a record; a :class:`streamplan.serdes.serde.Serde`.

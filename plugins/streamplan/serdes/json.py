@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from streamplan.judged import judged_constructor, refuse_mistaken
 from streamplan.serdes.field_types import (
     DATE,
     TIMESTAMP,
@@ -39,6 +40,7 @@ _LISTED_TYPES = ("string", "int", "bigint", "double", "boolean")
 """The types of fields whose allowed values can be listed."""
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class Json:
     """A JSON object in the value of a record; a :class:`streamplan.serdes.serde.Serde`, and a serde of keys.
@@ -77,6 +79,7 @@ class Json:
     @cached_property
     def types(self) -> Mapping[str, FieldType]:
         """Field name to type. Raises ValueError where the schema is not a list of names with types."""
+        refuse_mistaken(self)
         return parse_fields(self.schema)
 
     @cached_property

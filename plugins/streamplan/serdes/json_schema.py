@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from streamplan.judged import judged_constructor
 from streamplan.serdes.field_types import DecimalType, FieldType, leaves, quoted
 from streamplan.serdes.json import Json
 from streamplan.serdes.json_documents import Parser, parse_plain
@@ -56,6 +57,7 @@ _MOST_EXPONENT_DIGITS = 3
 """An exact number with a longer exponent could take any memory."""
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class JsonSchema(SchemaSerde):
     """A JSON document in the value of a record; a :class:`streamplan.serdes.serde.Serde`.

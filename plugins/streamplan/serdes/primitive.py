@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from streamplan.judged import judged_constructor
 from streamplan.serdes.field_types import FieldType, StructType, parse_type
 from streamplan.serdes.json import Json
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
@@ -185,6 +186,7 @@ class Primitive:
         raise NotImplementedError
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class String(Primitive):
     """A text in UTF-8, as ``StringSerializer`` writes it by default.
@@ -252,6 +254,7 @@ class _Number(Primitive):
         return numbers_of(values, self.code)
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class Integer(_Number):
     """A whole number in 4 bytes, as ``IntegerSerializer`` writes it."""
@@ -261,6 +264,7 @@ class Integer(_Number):
     code: ClassVar[str] = ">i"
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class Long(_Number):
     """A whole number in 8 bytes, as ``LongSerializer`` writes it: the value of a count, for example."""
@@ -270,6 +274,7 @@ class Long(_Number):
     code: ClassVar[str] = ">q"
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class Double(_Number):
     """A floating-point number in 8 bytes, as ``DoubleSerializer`` writes it. NaN and the infinities are rejected."""
@@ -283,6 +288,7 @@ class Double(_Number):
         return float(text)
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class UUID(Primitive):
     """A UUID as text of 36 characters, as ``UUIDSerializer`` writes it. Expressions see text in lower case.
@@ -321,6 +327,7 @@ class UUID(Primitive):
         return pc.utf8_lower(texts)
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class Bytes(Primitive):
     """Any bytes, as ``ByteArraySerializer`` and ``BytesSerializer`` write them.

@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 from streamplan.errors import Refused
+from streamplan.judged import described, judged_constructor
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.protobuf_files import (
@@ -47,6 +48,7 @@ _MOST_INDEXES = 100
 _MOST_READERS = 100
 
 
+@judged_constructor
 @dataclass(frozen=True)
 class Protobuf(SchemaSerde):
     """A message of Protobuf in the value of a record; a :class:`streamplan.serdes.serde.Serde`.
@@ -80,13 +82,17 @@ class Protobuf(SchemaSerde):
 
     @classmethod
     def of(cls, message_class: Any, *, max_bytes: int = MAX_BYTES) -> Self:
-        """Return the serde of a class that ``protoc`` has made, as ``Protobuf.of(order_pb2.Order)``.
+        """Return the serde of a class that ``protoc`` has made.
+
+        Example: ``Protobuf.of(order_pb2.Order)``
 
         Args:
             message_class: The class of the message.
             max_bytes: The most bytes that the value, its new key and the record's headers may have together.
         """
-        descriptor = message_class.DESCRIPTOR
+        descriptor = getattr(message_class, "DESCRIPTOR", None)
+        if not isinstance(message_class, type) or descriptor is None:
+            raise ValueError(f"message_class is {described(message_class)}; it takes a class that protoc has made")
         return cls(_set_of(descriptor.file), max_bytes, message=descriptor.full_name)
 
     @property

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import struct
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 from zipfile import ZipFile, is_zipfile
 
 from streamplan.errors import Refused
+from streamplan.judged import caller_frame, refuse_mistaken
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
@@ -108,6 +107,7 @@ class SchemaSerde:
     @cached_property
     def fields(self) -> Mapping[str, str]:
         """Field name to the text of its type."""
+        refuse_mistaken(self)
         return {name: str(of_field) for name, of_field in self.types.items()}
 
     @property
@@ -233,16 +233,9 @@ def rejecting(reason: str) -> Decode:
 def declared_file(name: str) -> Path:
     """Return the path of a file that a declaration names: it begins at the file with the declaration.
 
-    That is the file of the nearest caller outside of this package's serdes.
+    That is the file of the nearest caller outside of the language.
     """
-    here = str(Path(__file__).parent)
-    frame: FrameType | None = sys._getframe(1)
-    # The generated __init__ of a dataclass has no file.
-    while frame is not None and (
-        frame.f_code.co_filename == "<string>" or str(Path(frame.f_code.co_filename).parent) == here
-    ):
-        frame = frame.f_back
-    declaring = Path(frame.f_code.co_filename if frame is not None else ".").absolute()
+    declaring = Path(caller_frame().f_code.co_filename).absolute()
     return Path(os.path.normpath(declaring.parent / name))
 
 

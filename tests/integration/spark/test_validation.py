@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,3 +109,84 @@ def test_what_does_not_come_back_from_json_is_refused_before_a_repartition_topic
         Refused, match=r"carry that raw is of type array<binary>, by is of type map<bigint,string>.*Cast"
     ):
         resolve_schemas(spark, pipeline(topology, "sales"))
+
+
+def told_of(spark: SparkSession, topology: Topology) -> list[str]:
+    with pytest.raises(Refused) as refusal:
+        resolve_schemas(spark, pipeline(topology, "sales"))
+    return [line.partition(".py:")[2].partition(": ")[2] for line in str(refusal.value).splitlines()[1:]]
+
+
+def test_every_wrong_expression_of_an_operation_is_told_with_its_field(spark: SparkSession) -> None:
+    topology = Topology("faulty")
+    sales = topology.stream("sales", value=SALE)
+    sales.map_values({"a": "amuont * 2", "b": "amount", "c": "upper(shp)"}).to("a")
+    sales.map("no_key(id)", {"a": "id", "b": "weigth"}, name="mapped").to("b")
+    sales.flat_map("split(idd, ' ')", key="element", value={"a": "amuont", "b": "element"}).to("c")
+    sales.group_by("shop").aggregate({"n": "count(*)", "x": "sum(paid)", "y": "max(wieght)"}, store="folded")
+    sales.peek({"n": "count(*)", "x": "sum(amuont)", "y": "max(wieght)"}).to("d")
+    begins = [line.split(" ", 3)[:2] for line in told_of(spark, topology)]
+    assert begins == [
+        ["map_values,", "a:"],
+        ["map_values,", "c:"],
+        ["map,", "key:"],
+        ["map,", "b:"],
+        ["flat_map,", "each:"],
+        ["flat_map,", "a:"],
+        ["aggregate,", "x:"],
+        ["aggregate,", "y:"],
+        ["peek,", "x:"],
+        ["peek,", "y:"],
+    ]
+
+
+def test_behind_a_wrong_expression_the_others_are_judged_and_what_it_made_is_not(spark: SparkSession) -> None:
+    topology = Topology("faulty")
+    made = topology.stream("sales", value=SALE).filter("amuont > 1").map_values({"x": "nothing", "shop": "shop"})
+    made.filter("x.y > 1").filter("shp = 'a'").map_values({"z": "size(x)", "shop": "upper(shop, shop)"}).to("out")
+    made.group_by("shop", name="shops").aggregate({"n": "sum(size(x))", "m": "max(shopp)"}, store="folded")
+    assert [line.partition(": ")[0] for line in told_of(spark, topology)] == [
+        "filter",
+        "map_values, x",
+        "filter",
+        "map_values, shop",
+    ]
+
+
+def test_a_wrong_key_does_not_hide_what_is_wrong_behind_its_topic(spark: SparkSession) -> None:
+    topology = Topology("faulty")
+    sales = topology.stream("sales", value=SALE)
+    sales.group_by("uper(shop)", name="shops").aggregate({"n": "sum(paid)"}, store="folded")
+    assert [line.partition(": ")[0] for line in told_of(spark, topology)] == ["the key", "aggregate, n"]
+
+
+MISTAKEN = """
+from streamplan import Json, Pipeline, Topology
+
+topology = Topology("mistaken")
+orders = topology.stream("orders", value=Json("id string, amount bigint"))
+orders.filter("amuont > 1").to("out")
+orders.map_values({"x": "no_function(amount)"}).to("other")
+PIPELINE = Pipeline("mistaken", topology, "", {"orders": 1})
+"""
+
+
+def test_validate_prints_its_answers_and_no_line_of_spark(tmp_path: Path) -> None:
+    (tmp_path / "mistaken.py").write_text(MISTAKEN)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "STREAMPLAN_PIPELINES": "mistaken"}
+    command = [sys.executable, "-m", "streamplan", "validate", "mistaken"]
+    quiet, verbose = (
+        subprocess.run([*command, *more], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        for more in ([], ["-v"])
+    )
+    assert (quiet.returncode, verbose.returncode) == (1, 1)
+    assert quiet.stderr == ""
+    assert verbose.stderr != ""
+    assert quiet.stdout == verbose.stdout
+    heading, *lines = quiet.stdout.splitlines()
+    assert heading == "mistaken: 2 faults"
+    assert [line.partition(" A ")[0].partition(" Cannot")[0].strip() for line in lines] == [
+        f"{tmp_path}/mistaken.py:6: filter:",
+        f"{tmp_path}/mistaken.py:7: map_values, x:",
+    ]

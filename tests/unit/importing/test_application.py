@@ -171,7 +171,7 @@ def test_lines_before_the_description_and_its_indentation_do_not_matter() -> Non
 
 def test_what_is_missing_is_refused_with_its_line() -> None:
     text = import_application("my-app", JOINED).text
-    with pytest.raises(ValueError, match="'TODO: the fields of users' is not a field"):
+    with pytest.raises(Refused, match="'TODO: the fields of users' is not a field"):
         exec(compile(text, "my_app.py", "exec"), {})
     text = text.replace("TODO: the fields of users", "name string").replace("TODO: the fields of orders", "id string")
     with pytest.raises(Refused) as refused:

@@ -66,12 +66,12 @@ def test_a_value_too_large_for_the_next_topic_is_rejected() -> None:
 )
 def test_a_wrong_schema(schema: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        Json(schema)
+        _ = Json(schema).fields
 
 
 def test_allowed_names_a_field() -> None:
     with pytest.raises(ValueError, match="Kind"):
-        Json("Id string", allowed={"Kind": {}})
+        _ = Json("Id string", allowed={"Kind": {}}).fields
 
 
 def test_what_is_written_is_read_again() -> None:
@@ -183,7 +183,7 @@ def test_every_type_is_written_as_spark_writes_it_and_read_again(text: str) -> N
 
 def test_allowed_values_are_listed_for_simple_types_alone() -> None:
     with pytest.raises(ValueError, match=r"allowed names at, a timestamp; it can be string, int"):
-        Json("at timestamp", allowed={"at": {}})
+        _ = Json("at timestamp", allowed={"at": {}}).fields
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.internal import unreadable_expression
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.compiled_plan import is_deterministic
+from streamplan.spark.planning.each_expression import judge_each
 from streamplan.spark.planning.extracted_timestamps import with_timestamps
 from streamplan.spark.planning.field_types import declared_fields
 from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
@@ -103,6 +104,7 @@ class OperatorPlanner:
         self._diagnostics = diagnostics
         self.written: dict[int, RecordFrame] = {}
         self._frames: dict[str, RecordFrame | None] = {}
+        self._unknown: dict[str, frozenset[str]] = {}
         self._consumed: set[str] = set()
         self.grouped: set[str] = set()
         self._rows: list[DataFrame] = []
@@ -132,14 +134,45 @@ class OperatorPlanner:
                 continue
             predecessors = [self.consume(name) for name in self.subtopology.predecessors[node.name]]
             frame: RecordFrame | None = None
-            if all(predecessor is not None for predecessor in predecessors):
-                try:
-                    frame = self._apply(node, [known for known in predecessors if known is not None])
-                except (PySparkException, Refused) as error:
-                    if self._diagnostics is None:
-                        raise
-                    self._diagnostics.append(Diagnostic(node.location, sentence(error), _HINT))
+            known = [predecessor for predecessor in predecessors if predecessor is not None]
+            if len(known) == len(predecessors):
+                frame = self._apply(node, known) if self._diagnostics is None else self._judge(node, known)
             self._frames[node.name] = frame
+
+    def _judge(self, node: Processor | Sink, predecessors: Sequence[RecordFrame]) -> RecordFrame | None:
+        """Plan a node, or note what is wrong with each of its expressions.
+
+        After that the fields of the wrong ones are not known. What is written of such records is not judged.
+        """
+        assert self._diagnostics is not None
+        before = (self._unknown.get(name, frozenset()) for name in self.subtopology.predecessors[node.name])
+        unknown = self._unknown[node.name] = frozenset[str]().union(*before)
+        if isinstance(node, Sink) and (unknown or (node.choice is not None and not node.choice.is_first)):
+            return None  # the expression of several topics is judged once
+        refused = None
+        if not unknown:
+            try:
+                return self._apply(node, predecessors)
+            except (PySparkException, Refused) as error:
+                refused = Diagnostic(node.location, sentence(error), _HINT)
+        if isinstance(node, Processor):
+            processor = node
+
+            def attempt(operation: Operation) -> object:
+                return self._apply(replace(processor, operation=operation), predecessors)
+
+            if (judged := judge_each(node.operation, unknown, attempt)) is not None:
+                told = [(f"{where}: {sentence(error)}", _HINT) for where, error in judged.faults]
+                self._diagnostics += [Diagnostic(node.location, *each) for each in told]
+                self._unknown[node.name] = judged.unknown
+                node, refused = replace(node, operation=judged.operation), None if told else refused
+        if refused is not None:
+            self._diagnostics.append(refused)
+            return None
+        try:
+            return self._apply(node, predecessors)
+        except (PySparkException, Refused):  # what is not known is a text here, which may not fit
+            return None
 
     def plan_before(self, nodes: Sequence[Processor]) -> None:
         """Plan every node that is none of these and does not come after them."""

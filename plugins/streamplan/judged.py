@@ -1,0 +1,607 @@
+"""Judges the calls of the language: what is wrong with the arguments, in which line, and what to write.
+
+A call that does not fit the signature, or an argument that does not
+fit its annotation, is a :class:`Diagnostic` of the line that calls. Streams and tables add it
+to their graph, so that all faults of a declaration are told at once. A value that is made before there is a graph, such
+as a serde or windows, keeps its own, and whoever is given the value tells them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import reprlib
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, InitVar, dataclass, is_dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from functools import cache, wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal, TypeVar
+
+_PACKAGE = Path(__file__).parent
+_DECLARES = {str(_PACKAGE), str(_PACKAGE / "model"), str(_PACKAGE / "serdes")}
+"""The folders of the language itself. A declaration is the nearest caller outside of them."""
+
+_MISTAKES = "_mistakes"
+
+_EXAMPLE = re.compile(r"Examples?:\s+``(.+?)``", re.DOTALL)
+
+_OTHER_WORDS = {
+    "as_": "name",
+    "named": "name",
+    "processor_name": "name",
+    "materialized": "store",
+    "store_name": "store",
+    "state_store": "store",
+    "window": "within",
+    "windows": "within",
+    "join_windows": "within",
+    "grace_ms": "grace",
+    "duration": "size",
+    "duration_ms": "size",
+    "advance_by": "advance",
+    "step": "advance",
+    "gap": "inactivity_gap",
+    "partitions": "number_of_partitions",
+    "num_partitions": "number_of_partitions",
+    "value_serde": "value",
+    "value_serializer": "value",
+    "value_deserializer": "value",
+    "serde": "value",
+    "key_serializer": "key_serde",
+    "key_deserializer": "key_serde",
+    "timestamp_extractor": "timestamp",
+    "app_id": "application_id",
+    "schedule": "health_schedule",
+}
+"""Words of other libraries for our parameters."""
+
+_JOIN_WORDS = {
+    "on": "Records are joined by their key: give both sides the same key before, with select_key('…')",
+    "how": "Each kind of join has a method of its own: join, left_join, outer_join",
+}
+"""Parameters of PySpark's ``join``."""
+
+_SEVERAL = dict.fromkeys(
+    ("group_by", "select_key"),
+    "Write a key of several fields as one: 'struct(a, b)', key_serde=Json('a string, b string')",
+)
+"""What several keys are answered with."""
+
+_Judged = TypeVar("_Judged", bound=type)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """A line of a declaration's file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A fault of a declaration: the ``message`` says what is wrong, the ``hint`` what to write."""
+
+    location: SourceLocation
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.message}. {self.hint}"
+
+
+def caller_frame() -> FrameType:
+    """Return the frame of the nearest caller outside of the language, which is the one that declares something."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_of_the_language(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def caller_location() -> SourceLocation:
+    """The line of the nearest caller outside of the language, which is the line that declares something."""
+    frame = caller_frame()
+    return SourceLocation(_shown_path(frame.f_code.co_filename), frame.f_lineno)
+
+
+@cache
+def _shown_path(file: str) -> str:
+    path = Path(file)
+    # The path from plugins/ on is the same on every machine, and a person can open it.
+    return str(Path(*path.parts[path.parts.index("plugins") :]) if "plugins" in path.parts else path)
+
+
+@cache
+def _is_of_the_language(file: str) -> bool:
+    # The generated __init__ of a dataclass has no file.
+    return file == "<string>" or str(Path(file).parent) in _DECLARES
+
+
+# -- what is wrong with a call
+
+
+def judged(cls: _Judged, /) -> _Judged:
+    """Judge the calls of the public methods of a class.
+
+    The class has a method ``_mistaken(mistakes, operation, returns)``. It takes the mistakes of a call, and gives what
+    the method returns instead; ``returns`` is the annotation.
+
+    Args:
+        cls: The class. Methods that it inherits are those of another class.
+    """
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, types.FunctionType) and not name.startswith("_") and name not in _fields(cls):
+            setattr(cls, name, _judged_method(method))
+    return cls
+
+
+def judged_constructor(cls: _Judged, /) -> _Judged:
+    """Judge the calls of the constructor of a class, and of class methods that make an object.
+
+    A class may have a method ``_made_wrongly(mistakes, given)``, which takes the mistakes and the arguments by their
+    names. The objects of all others keep the mistakes themselves, and so they do where the constructor raises
+    ValueError; see :func:`mistakes_of`.
+
+    Args:
+        cls: The class.
+    """
+    initialize = inspect.getattr_static(cls, "__init__")
+    setattr(cls, "__init__", _judged_init(cls, initialize))  # noqa: B010  mypy refuses the assignment
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, classmethod) and not name.startswith("_"):
+            setattr(cls, name, classmethod(_judged_class_method(method.__func__)))
+    return cls
+
+
+def judged_function(function: _Function) -> _Function:
+    """Judge the calls of a function that stands alone. One that is called wrongly returns a :class:`Mistaken`.
+
+    Args:
+        function: The function.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = tuple(_judge(function, function.__name__, args, kwargs))
+        return Mistaken(found) if found else function(*args, **kwargs)
+
+    return typing.cast("_Function", call)
+
+
+class Mistaken:
+    """Stands for what a wrong call would have returned, so that a declaration goes on. All that is made of it is it.
+
+    Whoever is given it tells the mistakes.
+    """
+
+    def __init__(self, mistakes: Sequence[Diagnostic]) -> None:
+        self._mistakes = tuple(mistakes)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Mistaken:
+        """Return itself."""
+        return self
+
+    def __getitem__(self, key: object) -> Mistaken:
+        """Return itself."""
+        return self
+
+    def __iter__(self) -> Iterator[Mistaken]:
+        """Nothing: without this method Python would ask for one item after the other, without an end."""
+        return iter(())
+
+    def __getattr__(self, name: str) -> Mistaken:
+        """Return itself, but for what Python asks for."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+
+def mistakes_of(value: object) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with the call that has made a value."""
+    found: tuple[Diagnostic, ...] = getattr(value, "__dict__", {}).get(_MISTAKES, ())
+    return found
+
+
+def refuse_mistaken(value: object) -> None:
+    """Refuse to use a value that was made by a wrong call.
+
+    Raises:
+        ValueError: It was. The text has each mistake.
+    """
+    if found := mistakes_of(value):
+        raise ValueError("; ".join(mistake.message.partition(": ")[2] for mistake in found))
+
+
+def _fields(cls: type) -> Mapping[str, Field[Any]]:
+    """The fields of a dataclass; one may have a function as its default."""
+    return getattr(cls, "__dataclass_fields__", {})
+
+
+def _judged_method(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = tuple(_judge(method, method.__name__, args, kwargs, self))
+        if found:
+            return self._mistaken(found, method.__name__, _hints(method).get("return"))
+        return method(self, *args, **kwargs)
+
+    return call
+
+
+def _judged_class_method(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        operation = f"{cls.__name__}.{method.__name__}"
+        found = tuple(_judge(method, operation, args, kwargs, cls))
+        if not found:
+            try:
+                return method(cls, *args, **kwargs)
+            except ValueError as error:
+                found = (Diagnostic(caller_location(), f"{operation}: {error}", f"For example {_example(method)}"),)
+        return _mistaken_value(cls, {}, found)
+
+    return call
+
+
+def _judged_init(cls: type, initialize: Callable[..., None]) -> Callable[..., None]:
+    hook, example = getattr(cls, "_made_wrongly", None), _example(cls)
+
+    @wraps(initialize)
+    def call(self: Any, *args: Any, **kwargs: Any) -> None:
+        found = tuple(_judge(initialize, cls.__name__, args, kwargs, self, example, cls))
+        if not found:
+            try:
+                return initialize(self, *args, **kwargs)
+            except ValueError as error:
+                if hook is not None:
+                    raise
+                hint = f"For example {example}" if example else "Correct it"
+                found = (Diagnostic(caller_location(), f"{cls.__name__}: {error}", hint),)
+        given = {**dict(zip(_names(initialize)[0][1:], args, strict=False)), **kwargs}
+        if hook is not None:
+            hook(self, found, given)
+            return None
+        self.__dict__.clear()  # what the constructor has found before it stopped
+        self.__dict__.update(_mistaken_value(cls, given, found).__dict__)
+        return None
+
+    return call
+
+
+def _mistaken_value(cls: Any, given: Mapping[str, Any], mistakes: tuple[Diagnostic, ...]) -> Any:
+    """A value that knows what is wrong with it: its fields are those that were given, or their defaults."""
+    value = object.__new__(cls)
+    for name, of_field in _fields(cls).items():
+        default = of_field.default
+        if default is MISSING:
+            default = None if of_field.default_factory is MISSING else of_field.default_factory()
+        value.__dict__[name] = given.get(name, default)
+    value.__dict__[_MISTAKES] = mistakes
+    return value
+
+
+def _judge(
+    function: Callable[..., Any],
+    operation: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    owner: Any = MISSING,
+    example: str = "",
+    made: type | None = None,
+) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a call.
+
+    Args:
+        function: What is called.
+        operation: Its name in the messages.
+        args: The arguments by place, without the object.
+        kwargs: The arguments by name.
+        owner: The object, for a method.
+        example: A call that is right; by default the one of the docstring.
+        made: The class, for a constructor.
+    """
+    parameters = _parameters(function)[0 if owner is MISSING else 1 :]
+    if _is_right(function, args, kwargs, owner, made):
+        return
+    by_place = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.POSITIONAL_ONLY)]
+    required = {each.name for each in by_place if each.default is each.empty}
+    given = dict(zip((each.name for each in by_place), args, strict=False))
+    hints, example = _hints(function, made), example or _example(function)
+    for_example = f"For example {example}" if example else f"It takes {_listed(parameters)}"
+    known = {each.name: each for each in parameters}
+    missing = [each.name for each in parameters if each.default is each.empty and each.name not in {*given, *kwargs}]
+
+    def mistake(message: str, hint: str) -> Diagnostic:
+        return Diagnostic(caller_location(), f"{operation}: {message}", hint)
+
+    def fits(name: str, value: object) -> bool:
+        return name in hints and _misfit(value, hints[name]) is None
+
+    surplus = args[len(by_place) :]
+    if surplus:
+        named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.name not in kwargs]
+        meant = next(
+            (name for name in sorted(named, key=lambda name: name not in missing) if fits(name, surplus[0])), ""
+        )
+        most = f"at most {len(by_place)} without a name" if by_place else "none without a name"
+        hint = _SEVERAL.get(operation) or (f"Write {meant}={shown(surplus[0])}" if meant else for_example)
+        yield mistake(f"{shown(surplus[0])} is one argument too many: it takes {most}", hint)
+        missing = [name for name in missing if name != meant]
+    unknown = {name: value for name, value in kwargs.items() if name not in known}
+    given |= {name: value for name, value in kwargs.items() if name in known and name not in given}
+    if unknown and len(missing) == 1 and fits(missing[0], unknown):  # map_values(total="price * count")
+        written = f"{operation}({missing.pop()}={shown(unknown)})"
+        yield mistake(f"there is no argument {next(iter(unknown))!r}", f"Write {written}")
+        unknown = {}
+    for name, value in unknown.items():
+        yield mistake(f"there is no argument {name!r}", _meant(name, value, operation, parameters))
+    for name, value in kwargs.items():
+        if name in known and given[name] is not value:
+            yield mistake(f"{name} is given twice, {shown(given[name])} and {shown(value)}", "Leave one of them out")
+    for name in missing:
+        yield mistake(f"the argument {name} is missing", for_example)
+    answered = getattr(owner, "_answered", ())
+    for name, value in given.items():
+        if own := mistakes_of(value):
+            yield from own
+        elif name not in answered and (misfit := _misfit(value, hints.get(name, Any))) is not None:
+            part, wrong, expected = misfit
+            told_by_example = example and (name in required or f"{name}=" in example)
+            write = for_example if told_by_example else f"Write {_words(expected).removeprefix('a mapping such as ')}"
+            hint = _advice(wrong, expected, part) or write
+            yield mistake(f"{name}{part} is {described(wrong)}; it takes {_words(expected)}", hint)
+
+
+def _meant(name: str, value: Any, operation: str, parameters: Sequence[inspect.Parameter]) -> str:
+    """What to write in place of an argument that there is not."""
+    names = [each.name for each in parameters]
+    if name in _JOIN_WORDS and operation.endswith("join"):
+        return _JOIN_WORDS[name]
+    word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    meant = word if word in names else _OTHER_WORDS.get(word, "")
+    if meant not in names:
+        meant = next(iter(get_close_matches(word, names, 1)), "")
+    return f"Write {meant}={shown(value)}" if meant else f"It takes {_listed(parameters)}"
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:
+    return tuple(inspect.signature(function).parameters.values())
+
+
+@cache
+def _names(function: Callable[..., Any]) -> tuple[tuple[str, ...], frozenset[str], frozenset[str]]:
+    """The names of the parameters that are given by place, of all, and of those that are required."""
+    parameters = _parameters(function)
+    by_place = tuple(each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD)
+    required = frozenset(each.name for each in parameters if each.default is each.empty)
+    return by_place, frozenset(each.name for each in parameters), required
+
+
+def _is_right(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], owner: Any, made: type | None
+) -> bool:
+    """Whether nothing is wrong with a call: the quick answer, which nearly all calls get."""
+    by_place, known, required = _names(function)
+    if owner is not MISSING:
+        args = (owner, *args)
+    given = {**dict(zip(by_place, args, strict=False)), **kwargs}
+    if len(given) != len(args) + len(kwargs) or not required <= given.keys() <= known:
+        return False
+    hints, answered = _hints(function, made), getattr(owner, "_answered", ())
+    return not any(
+        mistakes_of(value) or (name not in answered and _misfit(value, hints.get(name, Any)) is not None)
+        for name, value in given.items()
+        if value is not owner
+    )
+
+
+@cache
+def _hints(function: Callable[..., Any], cls: type | None = None) -> Mapping[str, Any]:
+    """The annotations of a function, or those of a constructor that a dataclass has made: those of its fields."""
+    return typing.get_type_hints(cls if is_dataclass(cls) else function)
+
+
+@cache
+def _example(documented: Any) -> str:
+    """The first example of a docstring."""
+    found = _EXAMPLE.search(documented.__doc__ or "")
+    return " ".join(found[1].split()) if found else ""
+
+
+def _listed(parameters: Sequence[inspect.Parameter]) -> str:
+    names = [f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name for each in parameters]
+    return ", ".join(names) or "no argument"
+
+
+# -- whether a value fits an annotation
+
+
+def _misfit(value: Any, hint: Any) -> tuple[str, Any, Any] | None:
+    """What of a value does not fit: the path to a part, the part, and what it should be; None where all fits."""
+    if isinstance(hint, InitVar):
+        hint = hint.type
+    if isinstance(hint, TypeVar) and hint.__bound__ is not None:
+        hint = hint.__bound__
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        misfits = [_misfit(value, each) for each in arguments]
+        if None in misfits:
+            return None
+        # The misfit of a part is told only where the whole is of the right kind.
+        return next((each for each in misfits if each is not None and each[0]), ("", value, hint))
+    if origin is Literal:
+        # The words themselves are judged by the operation, which knows what to say of each.
+        return None if any(type(value) is type(word) for word in arguments) else ("", value, hint)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _misfit_of_mapping(value, hint, arguments)
+    if origin is tuple or (isinstance(origin, type) and issubclass(origin, Sequence)):
+        if not isinstance(value, tuple | list):
+            return "", value, hint
+        elements = [arguments[0]] * len(value) if len(arguments) != len(value) or Ellipsis in arguments else arguments
+        found = ((at, _misfit(part, of)) for at, (part, of) in enumerate(zip(value, elements, strict=False)))
+        return next(((f"[{at}]{misfit[0]}", *misfit[1:]) for at, misfit in found if misfit is not None), None)
+    if hint is Callable or (isinstance(origin, type) and origin is typing.get_origin(Callable[..., Any])):
+        return None if callable(value) else ("", value, hint)
+    if origin is type:
+        return None if isinstance(value, type) else ("", value, hint)
+    return None if _is_a(value, hint) else ("", value, hint)
+
+
+def _misfit_of_mapping(value: Any, hint: Any, arguments: tuple[Any, ...]) -> tuple[str, Any, Any] | None:
+    if not isinstance(value, Mapping):
+        return "", value, hint
+    of_key, of_value = arguments or (Any, Any)
+    for key, part in value.items():
+        if (misfit := _misfit(key, of_key)) is not None:
+            return f", the name {shown(key)},", *misfit[1:]
+        if (misfit := _misfit(part, of_value)) is not None:
+            return f"[{key!r}]{misfit[0]}", *misfit[1:]
+    return None
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint is Any or not isinstance(hint, type):
+        return True  # Any, a type variable
+    if getattr(hint, "_is_protocol", False):
+        words = [name for name in vars(hint) if not name.startswith("_")]
+        absent = object()
+        return not isinstance(value, type) and all(
+            inspect.getattr_static(value, name, absent) is not absent for name in words
+        )
+    return isinstance(value, hint)
+
+
+# -- in words
+
+
+def shown(value: Any) -> str:
+    """A value as a declaration has it, in a few characters."""
+    if isinstance(value, type):
+        return value.__name__
+    if is_dataclass(value):
+        fields = value.__dataclass_fields__.values()
+        parts = [(each.name, getattr(value, each.name)) for each in fields if each.repr and each.init]
+        given = [f"{name}={shown(part)}" for name, part in parts if part != getattr(type(value), name, {})]
+        return f"{type(value).__name__}({', '.join(given)})"
+    if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
+        return "lambda …" if value.__name__ == "<lambda>" else value.__name__
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 60
+    return re.sub(r" at 0x[0-9a-f]+", "", short.repr(value))
+
+
+def described(value: Any) -> str:
+    """A value with its kind: ``the number 5``."""
+    match value:
+        case None | bool():
+            return str(value)
+        case str():
+            return f"the text {shown(value)}"
+        case int() | float():
+            return f"the number {value}"
+        case bytes():
+            return f"the bytes {shown(value)}"
+        case type():
+            return f"the class {value.__name__}"
+        case Mapping():
+            return "a mapping"
+    if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
+        return "a lambda" if value.__name__ == "<lambda>" else f"the function {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _words(hint: Any) -> str:
+    """What an annotation takes."""
+    if isinstance(hint, InitVar):
+        hint = hint.type
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        words = list(dict.fromkeys(_words(each) for each in arguments if each is not type(None)))
+        return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+    if origin is Literal:
+        return " or ".join(map(repr, arguments))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        of = (typing.get_args(hint) or (Any, Any))[1]
+        part = "2" if of is int else "'expression'" if of is str else "…"
+        return f"a mapping such as {{'name': {part}}}"
+    if origin is tuple or (isinstance(origin, type) and issubclass(origin, Sequence)):
+        return "a tuple"
+    if hint is Callable or origin is typing.get_origin(Callable[..., Any]):
+        return "a function"
+    if origin is type:
+        return f"a subclass of {arguments[0].__name__}"
+    simple = {str: "a text", bool: "True or False", int: "a whole number", float: "a number", bytes: "bytes"}
+    if hint in simple:
+        return simple[hint]
+    name = getattr(hint, "__name__", str(hint))
+    return f"a {name.lower() if getattr(hint, '_is_protocol', False) else name}"
+
+
+def _kinds(hint: Any) -> set[Any]:
+    """The classes that an annotation takes."""
+    if isinstance(hint, InitVar):
+        hint = hint.type
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return {kind for each in typing.get_args(hint) for kind in _kinds(each)}
+    return {typing.get_origin(hint) or hint}
+
+
+def _advice(value: Any, hint: Any, part: str) -> str:
+    """What to write in place of a value, or of a part of one, where it tells what is meant."""
+    kinds = _kinds(hint)
+    of_mapping = any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in kinds)
+    is_serde = any(getattr(kind, "__name__", "") == "Serde" for kind in kinds)
+    match value:
+        case type() if any(isinstance(kind, type) and (is_serde or value is kind) for kind in kinds):
+            return f"Write {value.__name__}(…), an object of the class"
+        case bool() if str in kinds and part:  # true is an expression, but no name of a topic
+            return f"Write it as a text: {str(value).lower()!r}"
+        case int() | float() if str in kinds and part:
+            return f"Write it as a text: {str(value)!r}"
+        case timedelta() if str in kinds:
+            return f"Write a duration as a text: {_duration(value)!r}"
+        case bytes() if str in kinds:
+            return f"Write it as a text: {value.decode(errors='replace')!r}"
+        case Mapping() if str in kinds and value and all(isinstance(each, str) for each in value.values()):
+            return f"Write it as one text: {', '.join(f'{name} {each}' for name, each in value.items())!r}"
+        case str() if of_mapping:
+            return f"Say what the field is called: {{'name': {value!r}}}"
+        case str() if is_serde:
+            return f"Write Json({value!r})" if " " in value.strip() else "For example Json('Id string, Amount bigint')"
+        case list() | tuple() | set() if of_mapping and value and all(isinstance(each, str) for each in value):
+            return f"Write {{{', '.join(f'{each!r}: {each!r}' for each in value)}}}"
+        case str() if kinds & {tuple, Sequence}:
+            return f"Write ({value!r},)"
+        case str() if kinds & {int, float} and re.fullmatch(r"\d+(\.\d+)?", value):
+            return f"Write it without quotes: {value}"
+        case str() if bool in kinds and value.lower() in ("true", "false"):
+            return f"Write it without quotes: {value.capitalize()}"
+    if str in kinds and type(value).__module__.partition(".")[0] == "pyspark":
+        return 'Write the expression as a text, in Spark SQL: "amount > 0"'
+    if str in kinds and callable(value) and not isinstance(value, type):
+        return "Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it"
+    return ""
+
+
+def _duration(value: timedelta) -> str:
+    seconds = int(value.total_seconds())
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds and seconds % size == 0:
+            return f"{seconds // size} {unit}{'' if seconds == size else 's'}"
+    return f"{seconds} seconds"

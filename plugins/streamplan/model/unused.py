@@ -1,0 +1,164 @@
+"""What a declaration has and nobody uses: streams that lead nowhere, stores that nobody reads, fields of sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from streamplan.model.column_lineage import Column, column_lineage
+from streamplan.model.diagnostics import Diagnostic
+from streamplan.model.functions import PythonFunction
+from streamplan.model.operations import (
+    Branch,
+    ForEach,
+    KeySelect,
+    Peek,
+    PeekFunction,
+    Split,
+    StoreForJoin,
+    TableSource,
+)
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Node, Processor, Sink, Source, TopicChoice
+from streamplan.serdes.json import Json
+
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+
+_ENDS = ForEach | Peek | PeekFunction
+"""The operations behind which nothing has to follow."""
+
+_NO_EXPRESSIONS = ("store", "stores", "looked_up", "name", "timer", "ttl")
+"""The fields of operations that have a text, and no expression."""
+
+
+def unused(pipeline: Pipeline) -> tuple[Diagnostic, ...]:
+    """Return a warning for each stream, store and field of a source that a pipeline declares, and nobody uses.
+
+    A store that the declaration gives a name is there to be looked at, so it is used.
+
+    Args:
+        pipeline: The pipeline.
+    """
+    return tuple(dict.fromkeys([*_leading_nowhere(pipeline), *_unused_fields(pipeline)]))
+
+
+def _leading_nowhere(pipeline: Pipeline) -> Iterator[Diagnostic]:
+    generated = pipeline.topology.generated_names
+    for subtopology in pipeline.topology.subtopologies:
+        followed = {name for before in subtopology.predecessors.values() for name in before}
+        looked_up = {
+            store for node in subtopology.processors if not node.writes_store for store in node.connected_stores
+        }
+        for node in subtopology.nodes:
+            if node.name in followed or isinstance(node, Sink):
+                continue
+            if isinstance(node, Source) or isinstance(node.operation, TableSource):
+                if isinstance(node, Source) or node.store is None:
+                    topics = ", ".join(map(repr, subtopology.source_topics))
+                    said = (
+                        f"nothing is done with the records of {node.topic!r}"
+                        if isinstance(node, Source)
+                        else (f"no join looks anything up in this table of {topics}")
+                    )
+                    yield Diagnostic(node.location, said, "Use it, or remove the line")
+            elif isinstance(node.operation, Branch):
+                yield Diagnostic(
+                    node.location,
+                    f"the branch {node.name!r} leads nowhere: no operation follows, and nothing writes it",
+                    "Go on with it, write it with to('topic'), or drop its records with filter_not before the split",
+                )
+            elif not node.writes_store and not isinstance(node.operation, _ENDS):
+                yield Diagnostic(
+                    node.location,
+                    f"the result of {_word(node)} leads nowhere: no operation follows, and nothing writes it",
+                    "Go on with it, write it with to('topic'), or remove the line",
+                )
+            elif node.store in generated and node.store not in looked_up:
+                yield Diagnostic(
+                    node.location,
+                    f"nobody reads the store {node.store!r}: it has no name of its own, and its updates lead nowhere",
+                    "Write the updates with to_stream().to('topic'), or name what people are to look at: store='…'",
+                )
+
+
+def _word(node: Processor) -> str:
+    """An operation as a declaration has it."""
+    if isinstance(node.operation, KeySelect):
+        return "select_key, or of group_by,"
+    words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node.operation).__name__.removesuffix("Function")).lower()
+    return {"stream_join": "join", "outer_stream_join": "join", "table_join": "join"}.get(words, words)
+
+
+def _unused_fields(pipeline: Pipeline) -> Iterator[Diagnostic]:
+    """The fields of JSON that no expression names, and that reach no topic or store that people read.
+
+    A schema in a file is that of others, so its fields are not judged.
+    """
+    topology = pipeline.topology
+    used = [part for group in topology.subtopologies for node in group.nodes for part in _used_by(node)]
+    if any(isinstance(part, PythonFunction) for part in used):
+        return  # a function may use every field
+    named = {name for part in used for name in re.findall(r"\w+", _TEXT.sub("", str(part)).lower())}
+    inputs = [
+        node.store
+        for group in topology.subtopologies
+        for node in group.processors
+        if isinstance(node.operation, TableSource | StoreForJoin)
+    ]
+    unread = {*map(topology.decorate, topology.internal_topics)}
+    unread |= {topology.changelog_topic(store) for store in inputs if store is not None}
+    kept: set[Column] = set()
+    for topic, origins in column_lineage(topology).items():
+        if topic not in unread:
+            kept |= frozenset().union(*origins.values())
+    test_data = pipeline.test_data
+    for group in topology.subtopologies:
+        for source in group.sources:
+            if not isinstance(source.value, Json):
+                continue
+            of_test_data = test_data.number if test_data is not None and source.topic in test_data.topics else None
+            idle = [
+                name
+                for name in source.value.fields
+                if name.lower() not in named
+                and Column(source.topic, name) not in kept
+                and name not in source.value.allowed
+                and name != of_test_data
+            ]
+            # A value has at least one field, also where only the keys are counted.
+            if idle and (len(idle) < len(source.value.fields) or len(idle) > 1):
+                yield Diagnostic(
+                    source.location,
+                    f"nothing uses the field{'s' if len(idle) > 1 else ''} {', '.join(idle)} of {source.topic!r}",
+                    "Leave out what nothing uses: it is read of each record, and a wrong type in it rejects the record",
+                )
+
+
+def _used_by(node: Node) -> Iterator[str | PythonFunction]:
+    """The expressions and the functions of a node."""
+    match node:
+        case Source(timestamp=str() | PythonFunction() as timestamp):
+            yield timestamp
+        case Sink(choice=TopicChoice(expression=expression)):
+            yield expression
+        case Processor(operation=operation):
+            yield from _expressions(operation)
+
+
+def _expressions(value: Any) -> Iterator[str | PythonFunction]:
+    """The texts in an operation that are expressions, and its functions."""
+    if isinstance(value, str | PythonFunction):
+        yield value
+    elif isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value):
+        yield value[1]  # a column: its name, and its expression
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _expressions(part)
+    elif isinstance(value, Split):
+        yield from value.conditions
+    elif is_dataclass(value):
+        for each in fields(value):
+            if each.name not in _NO_EXPRESSIONS:
+                yield from _expressions(getattr(value, each.name))

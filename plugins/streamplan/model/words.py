@@ -1,0 +1,286 @@
+"""Answers a word that is no operation: one of the JVM's DSL, of Quix Streams or of PySpark, or one that is misspelt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+_COLUMNS = "map_values({'field': 'expression'}): it names every field of the new value"
+_FOLD = "group_by('key').aggregate({{'{0}': '{0}(field)'}})"
+_PROCESS = "process(MyProcessor, store='…', state='…'), or map_values(function) where no state is needed"
+_TABLE = "to('topic'), and topology.table('topic') for its table"
+_SEEN = "print() on a stream, or TopologyTestDriver of streamplan.testing in a test"
+_ORDER = "nothing: a stream has no end, so it has no order to sort it in. reduce(max_by='field') keeps the greatest"
+_FINAL = "emit_strategy(OnWindowClose()), between windowed_by and the aggregate"
+
+OTHER_WORDS: Mapping[str, str] = {
+    # org.apache.kafka.streams
+    "transform": _PROCESS,
+    "transformValues": _PROCESS,
+    "flatTransform": _PROCESS,
+    "flatTransformValues": _PROCESS,
+    "processValues": _PROCESS,
+    "toTable": _TABLE,
+    "globalTable": "table('topic', value=…)",
+    "addStateStore": "process(MyProcessor, store='name', state='field type') on a stream",
+    "addSource": "stream('topic', value=…)",
+    "addSink": "to('topic') on a stream",
+    "addProcessor": "process(MyProcessor, store='name', state='field type') on a stream",
+    "build": "Pipeline(name='…', topology=topology, description='…')",
+    "queryableStoreName": "store='name' at the operation: the name of the store is given there",
+    # quixstreams
+    "apply": "map_values({'field': 'expression'}) or map_values(function)",
+    "update": "map_values({'field': 'expression'}) or map_values(function)",
+    "toTopic": "to('topic')",
+    "sink": "to('topic')",
+    "tumblingWindow": "group_by('key').windowed_by(TimeWindows('1 minute'))",
+    "hoppingWindow": "group_by('key').windowed_by(TimeWindows('5 minutes', advance='1 minute'))",
+    "slidingWindow": "group_by('key').windowed_by(TimeWindows('5 minutes', advance='1 second'))",
+    "sessionWindow": "group_by('key').windowed_by(SessionWindows('5 minutes'))",
+    "final": _FINAL,
+    "current": "nothing: without emit_strategy every update is passed",
+    "concat": "merge(other)",
+    "joinAsof": "join(table) with a table from topology.table('topic', value=…)",
+    "joinLookup": "join(table) with a table from topology.table('topic', value=…)",
+    "fill": "map_values({'field': \"coalesce(field, 'value')\"})",
+    "dataframe": "stream('topic', value=…)",
+    "topic": "stream('topic', value=…)",
+    "run": "Pipeline(name='…', topology=topology, description='…'), which the aggregator runs",
+    # pyspark.sql
+    "where": "filter('condition')",
+    "select": _COLUMNS,
+    "selectExpr": _COLUMNS,
+    "withColumn": _COLUMNS,
+    "withColumns": _COLUMNS,
+    "withColumnRenamed": _COLUMNS,
+    "drop": "map_values({'field': 'field'}), with the fields that stay",
+    "dropna": "filter('field is not null')",
+    "alias": "map_values({'name': 'expression'})",
+    "cast": "map_values({'field': 'cast(field as bigint)'})",
+    "agg": "group_by('key').aggregate({'total': 'sum(field)'})",
+    "sum": _FOLD.format("sum"),
+    "avg": _FOLD.format("avg"),
+    "mean": _FOLD.format("avg"),
+    "min": _FOLD.format("min"),
+    "max": _FOLD.format("max"),
+    "union": "merge(other)",
+    "unionAll": "merge(other)",
+    "unionByName": "merge(other)",
+    "explode": "flat_map_values('array', {'field': 'element'})",
+    "distinct": "group_by('key').reduce(), which keeps the latest value of each key",
+    "dropDuplicates": "group_by('key').reduce(), which keeps the latest value of each key",
+    "dropDuplicatesWithinWatermark": "group_by('key').reduce(), which keeps the latest value of each key",
+    "orderBy": _ORDER,
+    "sort": _ORDER,
+    "limit": _ORDER,
+    "withWatermark": "grace, at the windows: TimeWindows('1 minute', grace='10 seconds')",
+    "window": "group_by('key').windowed_by(TimeWindows('1 minute'))",
+    "writeStream": "to('topic')",
+    "write": "to('topic')",
+    "writeTo": "to('topic')",
+    "foreachBatch": "foreach(function), which is called with each record, or to('topic')",
+    "readStream": "stream('topic', value=…)",
+    "read": "stream('topic', value=…)",
+    "show": _SEEN,
+    "collect": _SEEN,
+    "toPandas": _SEEN,
+    "printSchema": "describe() of the topology",
+    "mapInPandas": "map_values(function), with a function that is marked with @arrow_batch",
+    "mapInArrow": "map_values(function), with a function that is marked with @arrow_batch",
+    "applyInPandasWithState": _PROCESS,
+    "transformWithState": _PROCESS,
+    "transformWithStateInPandas": _PROCESS,
+    "cache": "nothing: a store keeps what is needed again",
+    "persist": "nothing: a store keeps what is needed again",
+}
+"""Words of other libraries for operations, and what to write here."""
+
+OTHER_CLASSES: Mapping[str, str] = {
+    "StreamsBuilder": "Topology('application-id')",
+    "KafkaStreams": "Pipeline(name='…', topology=topology, description='…')",
+    "Application": "Topology('application-id')",
+    "SparkSession": "Topology('application-id')",
+    "Serdes": "Json('field type'), String(), Long() or another serde",
+    "Consumed": "the arguments value=, key_serde= and name= of topology.stream",
+    "Produced": "the arguments value= and name= of to",
+    "Grouped": "the arguments key_serde= and name= of group_by",
+    "Materialized": "the argument store= of the operation",
+    "Named": "the argument name= of the operation",
+    "Joined": "the argument name= of join",
+    "StreamJoined": "the arguments store= and name= of join",
+    "Repartitioned": "the arguments of repartition",
+    "Branched": "the argument name= of branch",
+    "Printed": "the arguments label= and name= of print",
+    "TimestampExtractor": "the argument timestamp= of topology.stream",
+    "TopicNameExtractor": "an expression, and the argument topics= of to",
+    "Suppressed": "emit_strategy(OnWindowClose())",
+    "EmitStrategy": "OnWindowClose()",
+    "SlidingWindows": "TimeWindows('5 minutes', advance='1 second')",
+    "KeyValue": "map('key', {'field': 'expression'})",
+    "StreamingDataFrame": "KStream, which topology.stream returns",
+    "State": "KeyValueStore",
+    "col": "the expression as a text: 'amount > 0'",
+    "expr": "the expression as a text: 'amount > 0'",
+}
+"""Names of other libraries that are imported, and what to write here."""
+
+WINDOWS: Mapping[str, str] = {
+    "TimeWindows": "TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')",
+    "SessionWindows": "SessionWindows('5 minutes', grace='10 seconds')",
+    "JoinWindows": "JoinWindows('5 minutes', before='1 minute', after='5 minutes', grace='10 seconds')",
+    "OnWindowClose": "OnWindowClose()",
+}
+"""How windows are written, of which the JVM's DSL has builders: ``ofSizeWithNoGrace``, ``advanceBy``."""
+
+_WAYS: Mapping[tuple[str, str], str] = {
+    ("KStream", "KGroupedStream"): "group the stream first: group_by('key').{}(…)",
+    ("KStream", "WindowedKStream"): "group the stream and give it windows: group_by('key').windowed_by(…).{}(…)",
+    ("KStream", "CogroupedKStream"): "group the stream first: group_by('key').{}(…)",
+    ("KStream", "BranchedKStream"): "split the stream first: split().{}(…)",
+    ("BranchedKStream", "KStream"): "write it behind a branch: no_default_branch()['name'].{}(…)",
+    ("BranchedKStream", "KGroupedStream"): "group a branch first: no_default_branch()['name'].group_by('key').{}(…)",
+    ("KTable", "KStream"): "take the updates of the table: to_stream().{}(…)",
+    ("KTable", "KGroupedStream"): "take its updates and group them: to_stream().group_by('key').{}(…)",
+    ("KGroupedStream", "KStream"): "write it before group_by, or behind the aggregate: count().to_stream().{}(…)",
+    ("KGroupedStream", "KTable"): "write it behind an aggregate: count().{}(…)",
+    ("KGroupedStream", "WindowedKStream"): "give it windows first: windowed_by(TimeWindows('1 minute')).{}(…)",
+    ("WindowedKStream", "KStream"): "write it before group_by, or behind the aggregate: count().to_stream().{}(…)",
+    ("WindowedKStream", "KTable"): "write it behind an aggregate: count().{}(…)",
+    ("WindowedKStream", "KGroupedStream"): "write {} before windowed_by",
+    ("CogroupedKStream", "KStream"): "write it behind the aggregate: aggregate().to_stream().{}(…)",
+    ("CogroupedKStream", "KTable"): "write it behind the aggregate: aggregate().{}(…)",
+    ("WindowedCogroupedKStream", "KStream"): "write it behind the aggregate: aggregate().to_stream().{}(…)",
+    ("WindowedCogroupedKStream", "KTable"): "write it behind the aggregate: aggregate().{}(…)",
+    ("Topology", "KStream"): "begin with a stream: topology.stream('topic', value=…).{}(…)",
+    ("Topology", "KTable"): "begin with a table: topology.table('topic', value=…).{}(…)",
+    ("Topology", "KGroupedStream"): "begin with a stream: topology.stream('topic', value=…).group_by('key').{}(…)",
+}
+"""How an operation of another class is reached."""
+
+_Language = TypeVar("_Language", bound=type)
+
+_CLASSES: dict[str, type] = {}
+"""The classes of the language, by their names."""
+
+
+class NoSuchOperation(AttributeError):
+    """A word that is no operation of a class of the language. ``str()`` says what to write."""
+
+
+def answers_words(cls: _Language, /) -> _Language:
+    """Answer words that a class of the language does not have.
+
+    A type checker does not see the method ``__getattr__`` that this adds, and goes on refusing such words.
+
+    Args:
+        cls: The class.
+    """
+    _CLASSES[cls.__name__] = cls
+
+    def __getattr__(self: Any, name: str) -> Any:
+        if name.startswith("_") or hasattr(cls, name):  # what Python asks for, or a property that failed
+            return object.__getattribute__(self, name)
+        own = vars(self)
+        own = vars(own.get("_split") or own.get("_cogrouped") or self)  # a part has the graph
+        graph = own.get("graph", own.get("_graph"))
+        before = "".join(f"\n  {fault}" for fault in getattr(graph, "faults", ()))
+        found_before = f"\nThe lines before it have faults, too:{before}" if before else ""
+        message = f"{cls.__name__!r} object has no attribute {name!r}. {_sentence(answer_to(cls, name))}{found_before}"
+        raise NoSuchOperation(message, name=name, obj=None)
+
+    setattr(cls, "__getattr__", __getattr__)  # noqa: B010  mypy would see an assignment
+    return cls
+
+
+class NoBuilder(type):
+    """The metaclass of windows. It answers the builders of the JVM's DSL, which windows do not have here."""
+
+    if not TYPE_CHECKING:  # a type checker goes on refusing such words
+
+        def __getattr__(cls, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+            written = f"Write {WINDOWS[cls.__name__]}" if cls.__name__ in WINDOWS else ""
+            raise NoSuchOperation(f"type object {cls.__name__!r} has no attribute {name!r}. {written}", name=name)
+
+
+def no_builder(windows: Any, name: str) -> NoReturn:
+    """Answer a builder that is called on windows.
+
+    Raises:
+        NoSuchOperation: There is no such attribute. The text says how the windows are written.
+    """
+    cls = type(windows)
+    if name.startswith("_") or hasattr(cls, name):
+        object.__getattribute__(windows, name)  # raises what it raised before
+    written = f"Write all of it at once: {WINDOWS.get(cls.__name__, cls.__name__)}"
+    raise NoSuchOperation(f"{cls.__name__!r} object has no attribute {name!r}. {written}", name=name)
+
+
+def operations_of(cls: type) -> list[str]:
+    """Return the names of the operations of a class of the language."""
+    return [
+        name
+        for base in reversed(cls.__mro__)
+        for name, value in vars(base).items()
+        if not name.startswith("_")
+        and isinstance(value, FunctionType)
+        and name not in getattr(cls, "__dataclass_fields__", ())
+    ]
+
+
+def answer_to(cls: type, word: str) -> str:
+    """Return what to write in place of a word that a class of the language does not have."""
+    operations = operations_of(cls)
+    if own := _alike(word, operations):
+        return f"write {own}(…)"
+    if other := _alike(word, OTHER_WORDS):
+        return f"write {_reached(cls, OTHER_WORDS[other])}"
+    for name, elsewhere in _CLASSES.items():
+        found = _alike(word, operations_of(elsewhere))
+        if found and (way := _WAYS.get((cls.__name__, name))):
+            return way.format(found)
+    if close := get_close_matches(_snake(word), operations, 1):
+        return f"did you mean {close[0]}(…)?"
+    return f"its operations are {', '.join(operations)}"
+
+
+def _reached(cls: type, written: str) -> str:
+    """An operation of a stream, written from another class of the language."""
+    first = re.match(r"\w+", written)
+    if first is None or first[0] not in operations_of(_CLASSES["KStream"]) or first[0] in operations_of(cls):
+        return written
+    before = {
+        "Topology": "stream('topic', value=…).",
+        "KTable": "to_stream().",
+        "BranchedKStream": "no_default_branch()['name'].",
+    }
+    if cls.__name__ in before:
+        return before[cls.__name__] + written
+    return written.removeprefix("group_by('key').")
+
+
+def answer_to_import(word: str, names: list[str]) -> str:
+    """Return what to import in place of a name that the package does not have; empty where nothing is like it."""
+    if word in OTHER_CLASSES:
+        return f"Write {OTHER_CLASSES[word]}."
+    same = _alike(word, names)
+    close = [same] if same else get_close_matches(word, names, 1)
+    return f"Did you mean {close[0]}?" if close else ""
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _alike(word: str, words: Mapping[str, str] | list[str]) -> str:
+    """The one of the words that differs in capitals and underscores alone; empty without one."""
+    plain = word.replace("_", "").lower()
+    return next((each for each in words if each.replace("_", "").lower() == plain), "")
+
+
+def _snake(word: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower()

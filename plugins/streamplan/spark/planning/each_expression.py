@@ -1,0 +1,203 @@
+"""The expressions of an operation one by one, so that every wrong one is told, and not the first alone.
+
+Spark refuses an operation at its first wrong expression. So each is asked about while harmless ones stand in for the
+others. What a wrong expression would have given is unknown: an expression behind it that names such a field is not
+judged, and nobody is blamed for what follows from a fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from pyspark.errors import PySparkException
+
+from streamplan.errors import Refused
+from streamplan.model.functions import PythonFunction
+from streamplan.model.operations import (
+    Aggregate,
+    AggregateColumn,
+    Cogroup,
+    CogroupSide,
+    Filter,
+    FilterNot,
+    FlatMap,
+    FlatMapValues,
+    Join,
+    KeySelect,
+    Map,
+    MapValues,
+    Operation,
+    Peek,
+    Split,
+    StreamJoin,
+    TableJoin,
+)
+
+_EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
+    Filter: ("condition",),
+    FilterNot: ("condition",),
+    Split: ("conditions",),
+    MapValues: ("value",),
+    KeySelect: ("key",),
+    Map: ("key", "value"),
+    FlatMap: ("each", "key", "value"),
+    FlatMapValues: ("each", "value"),
+    Peek: ("metrics",),
+    Join: ("value",),
+    StreamJoin: ("value",),
+    TableJoin: ("value",),
+    Aggregate: ("columns",),
+    CogroupSide: ("columns",),
+}
+"""The fields of operations that have expressions."""
+
+_PASSES = Filter | FilterNot | KeySelect | Peek | Split
+"""The operations of these that keep the value."""
+
+_WORDS = {
+    "key_select": "the key",
+    "split": "branch",
+    "stream_join": "join",
+    "outer_stream_join": "join",
+    "table_join": "join",
+}
+
+_NULL = "cast(null as string)"
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+
+Place = tuple[str, int]
+"""The field of an operation, and the number of the expression in it."""
+
+
+class Judged(NamedTuple):
+    """What is known of an operation.
+
+    Attributes:
+        faults: What is wrong: which expression, and what Spark says of it.
+        operation: The same with harmless expressions in place of those that are wrong or not known.
+        unknown: The fields of its result whose expressions are such.
+    """
+
+    faults: tuple[tuple[str, PySparkException | Refused], ...]
+    operation: Operation
+    unknown: frozenset[str]
+
+
+def judge_each(operation: Operation, unknown: Collection[str], attempt: Callable[[Operation], object]) -> Judged | None:
+    """Judge the expressions of an operation one by one.
+
+    None stands for an operation without expressions, or one that is refused whatever they are.
+
+    Args:
+        operation: The operation.
+        unknown: The fields before it that are not known, because of a fault.
+        attempt: Plans an operation in its place. Raises what Spark says of it.
+    """
+    names = next((names for kind, names in _EXPRESSIONS.items() if isinstance(operation, kind)), ())
+    if not names or isinstance(operation, Cogroup):
+        return None
+    places = [
+        (name, number)
+        for name in names
+        for number in range(_count(getattr(operation, name)))
+        if not isinstance(_part(operation, (name, number)), PythonFunction)
+    ]
+    try:
+        attempt(_without(operation, places))
+    except (PySparkException, Refused):
+        return None
+    not_known = {place for place in places if _names_one_of(_expression(operation, place), unknown)}
+    wrong: dict[Place, PySparkException | Refused] = {}
+    for place in places:
+        if place in not_known:
+            continue
+        # The others see the element, so it stays where it is right.
+        others = {each for each in places if each != place and (each[0] != "each" or each in {*not_known, *wrong})}
+        try:
+            attempt(_without(operation, others))
+        except (PySparkException, Refused) as error:
+            wrong[place] = error
+            if place[0] == "each":
+                not_known |= {each for each in places if _names_one_of(_expression(operation, each), ("element",))}
+    left_out = {*wrong, *not_known}
+    columns = {_label(operation, place) for place in left_out if place[0] in ("value", "columns")}
+    told = tuple((f"{_word(operation)}{_argument(operation, place)}", error) for place, error in wrong.items())
+    passes = frozenset(unknown) if isinstance(operation, _PASSES) else frozenset[str]()
+    return Judged(told, _without(operation, left_out), passes | columns)
+
+
+def _count(part: object) -> int:
+    return len(part) if isinstance(part, tuple) else 1
+
+
+def _part(operation: Operation, place: Place) -> Any:
+    """What stands there: an expression, a column, or a function."""
+    parts: Any = getattr(operation, place[0])
+    return parts[place[1]] if isinstance(parts, tuple) else parts
+
+
+def _expression(operation: Operation, place: Place) -> str:
+    part = _part(operation, place)
+    if isinstance(part, AggregateColumn):
+        return part.arguments
+    return str(part[1] if isinstance(part, tuple) else part)
+
+
+def _label(operation: Operation, place: Place) -> str:
+    column = getattr(operation, place[0])[place[1]]
+    return column.name if isinstance(column, AggregateColumn) else str(column[0])
+
+
+def _names_one_of(expression: str, names: Collection[str]) -> bool:
+    words = set(re.findall(r"\w+", _TEXT.sub("", expression)))
+    return not words.isdisjoint(names)
+
+
+def _without(operation: Operation, places: Collection[Place]) -> Operation:
+    """The operation with harmless expressions in these places."""
+    changes: dict[str, Any] = {}
+    key_serde = getattr(operation, "key_serde", None)
+    harmless = {
+        "condition": "true",
+        "each": "array('')",
+        "key": _NULL if key_serde is None else f"cast(null as {key_serde.field_type})",
+    }
+    for each in fields(operation):
+        part = getattr(operation, each.name)
+        numbers = {number for name, number in places if name == each.name}
+        if not numbers:
+            continue
+        if each.name in harmless:
+            changes[each.name] = harmless[each.name]
+        else:
+            changes[each.name] = tuple(
+                _harmless_column(each.name, column) if number in numbers else column
+                for number, column in enumerate(part)
+            )
+    return replace(operation, **changes)
+
+
+def _harmless_column(name: str, column: Any) -> Any:
+    if name == "conditions":
+        return "true"
+    if isinstance(column, AggregateColumn):
+        return AggregateColumn(column.name, "min", _NULL)
+    return (column[0], "count(*)" if name == "metrics" else _NULL)
+
+
+def _word(operation: Operation) -> str:
+    """The operation, as a declaration has it."""
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(operation).__name__).lower()
+    return _WORDS.get(name, "cogroup" if isinstance(operation, CogroupSide) else name.removeprefix("final_"))
+
+
+def _argument(operation: Operation, place: Place) -> str:
+    """Which of its expressions, where it has several."""
+    if place[0] in ("value", "columns", "metrics"):
+        return f", {_label(operation, place)}"
+    if isinstance(operation, Split):
+        return f" {place[1] + 1}"
+    return f", {place[0]}" if isinstance(operation, Map | FlatMap | FlatMapValues) else ""

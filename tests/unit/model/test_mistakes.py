@@ -1,0 +1,422 @@
+"""Mistakes of a declaration and what is said of each. The page below is both the test and what one reads.
+
+Each answer begins with the line of the declaration. Its file stands before it: ``orders.py:1: filter: …``.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import pytest
+from streamplan.errors import Refused
+from streamplan.model.words import NoSuchOperation
+
+BEFORE = """
+from datetime import timedelta
+from streamplan import *
+
+class Detector(Processor):
+    def process(self, record, store): ...
+
+class Forgetful(Processor):
+    def process(self, record): ...
+
+def by_customer(order):
+    return order.customer
+
+topology = Topology("orders-counter")
+orders = topology.stream("orders", value=Json("id string, customer string, amount bigint"))
+payments = topology.stream("payments", value=Json("id string, paid bigint"))
+customers = topology.table("customers", value=Json("name string, city string"))
+grouped = orders.group_by("customer", name="by-customer")
+"""
+
+PAGE = r"""
+# Arguments of another kind
+
+orders.filter(5)
+→ 1: filter: condition is the number 5; it takes a text or a function. For example stream.filter("amount > 0")
+
+orders.filter(["amount > 0"])
+→ 1: filter: condition is a list; it takes a text or a function. For example stream.filter("amount > 0")
+
+orders.group_by(by_customer)
+→ 1: group_by: key is the function by_customer; it takes a text. Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it
+
+orders.map_values("amount * 2")
+→ 1: map_values: value is the text 'amount * 2'; it takes a mapping such as {'name': 'expression'} or a function. Say what the field is called: {'name': 'amount * 2'}
+
+orders.map_values(["id", "amount"])
+→ 1: map_values: value is a list; it takes a mapping such as {'name': 'expression'} or a function. Write {'id': 'id', 'amount': 'amount'}
+
+orders.map_values({"total": 5})
+→ 1: map_values: value['total'] is the number 5; it takes a text. Write it as a text: '5'
+
+orders.map("customer", "amount")
+→ 1: map: value is the text 'amount'; it takes a mapping such as {'name': 'expression'} or a function. Say what the field is called: {'name': 'amount'}
+
+orders.to(5)
+→ 1: to: topic is the number 5; it takes a text. For example stream.to("large-orders")
+
+orders.to("out", value=Json)
+→ 1: to: value is the class Json; it takes a serde. Write Json(…), an object of the class
+
+orders.filter("amount > 0", deterministic="no")
+→ 1: filter: deterministic is the text 'no'; it takes True or False. Write True or False
+
+orders.repartition(number_of_partitions="4")
+→ 1: repartition: number_of_partitions is the text '4'; it takes a whole number. Write it without quotes: 4
+
+orders.peek("count(*)")
+→ 1: peek: action is the text 'count(*)'; it takes a mapping such as {'name': 'expression'} or a function. Say what the field is called: {'name': 'count(*)'}
+
+orders.filter_not(5)
+→ 1: filter_not: condition is the number 5; it takes a text or a function. For example stream.filter_not("amount > 0")
+
+orders.flat_map_values("split(id, '-')", "element")
+→ 1: flat_map_values: value is the text 'element'; it takes a mapping such as {'name': 'expression'}. Say what the field is called: {'name': 'element'}
+
+orders.foreach("print")
+→ 1: foreach: action is the text 'print'; it takes a function. For example stream.foreach(notify)
+
+orders.print(5)
+→ 1: print: label is the number 5; it takes a text. For example stream.print(label="orders")
+
+orders.to("topic_of", topics="a")
+→ 1: to: topics is the text 'a'; it takes a tuple. Write ('a',)
+
+topology.stream("clicks", value=Json("at timestamp"), timestamp=5)
+→ 1: stream: timestamp is the number 5; it takes a text or a function. Write a text or a function
+
+# Arguments that are missing, too many or misspelt
+
+orders.map("customer")
+→ 1: map: the argument value is missing. For example stream.map("customer", {"total": "price * count"})
+
+orders.flat_map("split(id, '-')")
+→ 1: flat_map: the argument key is missing. For example stream.flat_map("split(line, ' ')", key="element", value={"word": "element"})
+
+topology.stream("clicks")
+→ 1: stream: the argument value is missing. For example topology.stream("orders", value=Json("id string, amount bigint"))
+
+topology.stream("clicks", Json("page string"))
+→ 1: stream: Json(schema='page string') is one argument too many: it takes at most 1 without a name. Write value=Json(schema='page string')
+
+orders.group_by("customer", "amount")
+→ 1: group_by: 'amount' is one argument too many: it takes at most 1 without a name. Write a key of several fields as one: 'struct(a, b)', key_serde=Json('a string, b string')
+
+grouped.count("per-customer")
+→ 1: count: 'per-customer' is one argument too many: it takes none without a name. Write store='per-customer'
+
+grouped.count(materialized="per-customer")
+→ 1: count: there is no argument 'materialized'. Write store='per-customer'
+
+orders.filter("amount > 0", nme="large")
+→ 1: filter: there is no argument 'nme'. Write name='large'
+
+orders.map_values(total="amount * 2")
+→ 1: map_values: there is no argument 'total'. Write map_values(value={'total': 'amount * 2'})
+
+orders.select_key("customer", keySerde=Long())
+→ 1: select_key: there is no argument 'keySerde'. Write key_serde=Long()
+
+# Words of the JVM's DSL
+
+orders.groupBy("customer")
+→ 1: 'KStream' object has no attribute 'groupBy'. Write group_by(…)
+
+orders.mapValues({"total": "amount"})
+→ 1: 'KStream' object has no attribute 'mapValues'. Write map_values(…)
+
+orders.filterNot("amount > 0")
+→ 1: 'KStream' object has no attribute 'filterNot'. Write filter_not(…)
+
+orders.flatMapValues(by_customer)
+→ 1: 'KStream' object has no attribute 'flatMapValues'. Write flat_map_values(…)
+
+orders.branch("amount > 0")
+→ 1: 'KStream' object has no attribute 'branch'. Split the stream first: split().branch(…)
+
+customers.split()
+→ 1: 'KTable' object has no attribute 'split'. Take the updates of the table: to_stream().split(…)
+
+orders.through("between")
+→ 1: through: the library has none since 4.0. Write repartition(name='…'), whose topic belongs to the application. Where others own 'between': to('between'), and topology.stream('between', value=…)
+
+topology.globalTable("customers")
+→ 1: 'Topology' object has no attribute 'globalTable'. Write table('topic', value=…)
+
+grouped.windowedBy(TimeWindows("1 minute"))
+→ 1: 'KGroupedStream' object has no attribute 'windowedBy'. Write windowed_by(…)
+
+# Words of Quix Streams
+
+orders.to_topic("out")
+→ 1: 'KStream' object has no attribute 'to_topic'. Write to('topic')
+
+orders.apply(by_customer)
+→ 1: 'KStream' object has no attribute 'apply'. Write map_values({'field': 'expression'}) or map_values(function)
+
+orders.tumbling_window("1 minute")
+→ 1: 'KStream' object has no attribute 'tumbling_window'. Write group_by('key').windowed_by(TimeWindows('1 minute'))
+
+grouped.sum("amount")
+→ 1: 'KGroupedStream' object has no attribute 'sum'. Write aggregate({'sum': 'sum(field)'})
+
+# Words of PySpark
+
+orders.withColumn("total", "amount * 2")
+→ 1: 'KStream' object has no attribute 'withColumn'. Write map_values({'field': 'expression'}): it names every field of the new value
+
+orders.where("amount > 0")
+→ 1: 'KStream' object has no attribute 'where'. Write filter('condition')
+
+orders.writeStream
+→ 1: 'KStream' object has no attribute 'writeStream'. Write to('topic')
+
+topology.readStream
+→ 1: 'Topology' object has no attribute 'readStream'. Write stream('topic', value=…)
+
+orders.select("id")
+→ 1: 'KStream' object has no attribute 'select'. Write map_values({'field': 'expression'}): it names every field of the new value
+
+orders.union(payments)
+→ 1: 'KStream' object has no attribute 'union'. Write merge(other)
+
+orders.join(customers, on="customer")
+→ 1: join: there is no argument 'on'. Records are joined by their key: give both sides the same key before, with select_key('…')
+
+orders.join(customers, how="left")
+→ 1: join: there is no argument 'how'. Each kind of join has a method of its own: join, left_join, outer_join
+
+# An operation of something else, and misspelt words
+
+orders.count()
+→ 1: 'KStream' object has no attribute 'count'. Group the stream first: group_by('key').count(…)
+
+customers.filter("city = 'Lyon'")
+→ 1: 'KTable' object has no attribute 'filter'. Take the updates of the table: to_stream().filter(…)
+
+grouped.to("out")
+→ 1: 'KGroupedStream' object has no attribute 'to'. Write it before group_by, or behind the aggregate: count().to_stream().to(…)
+
+orders.filtr("amount > 0")
+→ 1: 'KStream' object has no attribute 'filtr'. Did you mean filter(…)?
+
+orders.filter("amont")
+→ 1: filter: the value has no field 'amont'. It has: id, customer, amount. Did you mean amount?
+
+orders.join(customers, {"city": "table.citty"}, name="joined")
+→ 1: join, city: the table has no field 'citty'. It has: name, city. Did you mean city?
+
+grouped.aggregate({"total": "sum(amont)"})
+→ 1: aggregate, total: the value has no field 'amont'. It has: id, customer, amount. Did you mean amount?
+
+# Branches
+
+orders.split("by-")
+→ 1: split: 'by-' is one argument too many: it takes none without a name. Write name='by-'
+
+orders.split().branch(5).defaultBranch()
+→ 1: 'BranchedKStream' object has no attribute 'defaultBranch'. Write default_branch(…)
+→ The lines before it have faults, too:
+→ 1: branch: condition is the number 5; it takes a text or a function. For example stream.split(name="orders-").branch("amount > 100", name="large")
+
+orders.split(name="by-").branch("amont > 0", as_="large").default_branch("small")["by-small"].filter("amont")
+→ 1: branch: there is no argument 'as_'. Write name='large'
+→ 1: default_branch: 'small' is one argument too many: it takes none without a name. Write name='small'
+
+branches = orders.split(name="by-").branch("amount > 0", name="large").default_branch(name="small")
+branches["by-lage"].to("large")
+→ 2: split: there is no branch 'by-lage'. It has: by-large, by-small. Did you mean by-large?
+
+orders.split().filter("amount > 0")
+→ 1: 'BranchedKStream' object has no attribute 'filter'. Write it behind a branch: no_default_branch()['name'].filter(…)
+
+orders.split().where("amount > 0")
+→ 1: 'BranchedKStream' object has no attribute 'where'. Write no_default_branch()['name'].filter('condition')
+
+# Windows
+
+grouped.windowed_by("1 minute")
+→ 1: windowed_by: '1 minute' is neither a TimeWindows nor a SessionWindows. For example TimeWindows('1 minute'), or SessionWindows('5 minutes')
+
+grouped.windowed_by(TimeWindows)
+→ 1: windowed_by: the class TimeWindows is neither a TimeWindows nor a SessionWindows. For example TimeWindows('1 minute'), or SessionWindows('5 minutes')
+
+grouped.windowed_by(TimeWindows(60))
+→ 1: TimeWindows: size is the number 60; it takes a text. For example TimeWindows("1 minute")
+
+grouped.windowed_by(TimeWindows(timedelta(minutes=5)))
+→ 1: TimeWindows: size is a timedelta; it takes a text. Write a duration as a text: '5 minutes'
+
+grouped.windowed_by(TimeWindows("5 minutes", advance_by="1 minute"))
+→ 1: TimeWindows: there is no argument 'advance_by'. Write advance='1 minute'
+
+grouped.windowed_by(SessionWindows("five minutes"))
+→ 1: windowed_by: inactivity_gap: 'five minutes' is not a duration; write a number and a unit, as in '1 minute' or '30 seconds'. For example SessionWindows('5 minutes', grace='1 hour')
+
+grouped.windowed_by(TimeWindows("1 minute")).emit_strategy("on close")
+→ 1: emit_strategy: 'on close' is no emit strategy. Write emit_strategy(OnWindowClose()), or nothing: every update is passed then
+
+grouped.windowed_by(TimeWindows.ofSizeWithNoGrace(timedelta(minutes=5)))
+→ 1: type object 'TimeWindows' has no attribute 'ofSizeWithNoGrace'. Write TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')
+
+grouped.windowed_by(TimeWindows("5 minutes").advanceBy("1 minute"))
+→ 1: 'TimeWindows' object has no attribute 'advanceBy'. Write all of it at once: TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')
+
+# Joins and merges
+
+orders.join("customers")
+→ 1: join: with the text 'customers'. Join a stream with a table, Topology.table(), or with a stream
+
+orders.join(payments, {"id": "id"})
+→ 1: join: how far apart in time the records may be is not given. For example within=JoinWindows('5 minutes')
+
+orders.join(payments, {"id": "id"}, within="5 minutes")
+→ 1: join: within='5 minutes' is no JoinWindows. For example within=JoinWindows('5 minutes')
+
+orders.merge(customers)
+→ 1: merge: with a KTable. Merge a stream; a table's updates are one: .to_stream()
+
+customers.join(orders)
+→ 1: join: with a KStream. Join a table of this topology
+
+# Functions and processors
+
+orders.map_values(lambda order, other: order, schema="id string")
+→ 1: map_values: orders.<lambda> takes (order, other), and is called with the record. Write a function that takes the record alone
+
+orders.map_values(by_customer)
+→ 1: map_values: what orders.by_customer returns is not known. For example schema='id string, risk double', or the return type hint of a dataclass
+
+orders.map_values(by_customer, schema="customer string", on_error="skip")
+→ 1: map_values: on_error='skip'. One of 'reject', 'stop'
+
+orders.foreach(lambda: None)
+→ 1: foreach: orders.<lambda> takes (), and is called with the record. Write a function that takes the record alone
+
+topology.stream("clicks", value=Json("at timestamp"), timestamp=lambda: 5)
+→ 1: stream: timestamp: orders.<lambda> takes (), and is called with the record. Write a function that takes the record alone
+
+topology.stream("clicks", value=Json("at timestamp"), timestamp_extractor="at")
+→ 1: stream: there is no argument 'timestamp_extractor'. Write timestamp='at'
+
+orders.process(by_customer, store="seen", state="n bigint")
+→ 1: process: by_customer is no class of processors. Write a subclass of streamplan.Processor
+
+orders.process(Forgetful, store="seen", state="n bigint", schema="n bigint")
+→ 1: process: Forgetful.process takes (self, record), and is called with self, the record, the store. Write def process(self, record, store)
+
+orders.process(Detector)
+→ 1: process: the argument store is missing. For example payments.process(Detector, store="seen", state="count bigint", schema="alarm boolean")
+→ 1: process: the argument state is missing. For example payments.process(Detector, store="seen", state="count bigint", schema="alarm boolean")
+
+orders.map_values(arrow_batch("score"))
+→ 1: arrow_batch: function is the text 'score'; it takes a function. For example stream.map_values(arrow_batch(score))
+
+# Serdes
+
+topology.stream("clicks", value="page string")
+→ 1: stream: value is the text 'page string'; it takes a serde. Write Json('page string')
+
+topology.stream("clicks", value=Json("page strin"))
+→ 1: Json: page: type 'strin' is not one of string, int, bigint, double, boolean, timestamp, date, decimal(p,s), struct<…>, array<…>, map<string, …>. For example Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
+
+topology.stream("clicks", value=Json({"page": "string"}))
+→ 1: Json: schema is a mapping; it takes a text. Write it as one text: 'page string'
+
+topology.stream("clicks", value=Json("page string", allowd={"page": {}}))
+→ 1: Json: there is no argument 'allowd'. Write allowed={'page': {}}
+
+topology.stream("clicks", value=Json("page string"), key_serde=Long)
+→ 1: stream: key_serde=Long is no serde of keys. Write Long()
+
+topology.stream("clicks", value=Avro(5))
+→ 1: Avro: schema is the number 5; it takes a text. For example topology.stream("orders", value=Avro("order.avsc"))
+
+topology.stream("clicks", value=Protobuf.of("Click"))
+→ 1: Protobuf.of: message_class is the text 'Click'; it takes a class that protoc has made. For example Protobuf.of(order_pb2.Order)
+
+# Pipelines
+
+topology = Topology(5)
+topology.stream("clicks", value="page string")
+→ 1: Topology: application_id is the number 5; it takes a text. For example Topology("orders-aggregator")
+→ 2: stream: value is the text 'page string'; it takes a serde. Write Json('page string')
+
+Pipeline("orders", topology)
+→ 1: Pipeline: the argument description is missing. For example Pipeline(name="orders", topology=topology, description="Counts.", topic_partitions={"orders": 2})
+
+Pipeline("orders", grouped, "Counts orders.")
+→ 1: Pipeline: topology is a KGroupedStream; it takes a Topology. For example Pipeline(name="orders", topology=topology, description="Counts.", topic_partitions={"orders": 2})
+
+Pipeline("orders", topology, "Counts orders.", {"oders": 2, "payments": 2, "customers": 2})
+→ 1: topic_partitions names oders: expected topics from outside: customers, orders, payments. The counts of internal topics follow from those. Did you mean orders?
+
+Pipeline("orders", topology, "Counts orders.", {"orders": "2"})
+→ 1: Pipeline: topic_partitions['orders'] is the text '2'; it takes a whole number. Write it without quotes: 2
+
+Pipeline(name="orders", topology=topology, description="Counts orders.", topic_partitons={"orders": 2})
+→ 1: Pipeline: there is no argument 'topic_partitons'. Write topic_partitions={'orders': 2}
+
+Pipeline("orders", topology, "Counts orders.", limits=Limits(partition_share="0.8"))
+→ 1: Limits: partition_share is the text '0.8'; it takes a number. Write it without quotes: 0.8
+
+Pipeline("orders", topology, "Counts orders.", test_data=TestData("orders", by_customer, "id"))
+→ 1: TestData: topics is the text 'orders'; it takes a tuple. Write ('orders',)
+
+# All at once
+
+orders.filter(5).group_by("custmer").count(store=7)
+orders.join(payments, {"id": "id"}).to("out")
+Pipeline("orders", topology, "Counts orders.", purge="yes")
+→ 1: filter: condition is the number 5; it takes a text or a function. For example stream.filter("amount > 0")
+→ 1: group_by: the value has no field 'custmer'. It has: id, customer, amount. Did you mean customer?
+→ 1: count: store is the number 7; it takes a text. For example grouped.count(store="orders-per-customer")
+→ 2: join: how far apart in time the records may be is not given. For example within=JoinWindows('5 minutes')
+→ 3: Pipeline: purge is the text 'yes'; it takes True or False. Write True or False
+
+orders.filter("amont")
+orders.groupBy("customer")
+→ 2: 'KStream' object has no attribute 'groupBy'. Write group_by(…)
+→ The lines before it have faults, too:
+→ 1: filter: the value has no field 'amont'. It has: id, customer, amount. Did you mean amount?
+"""  # noqa: E501
+
+
+def blocks() -> list[tuple[str, list[str]]]:
+    """The declarations of the page, each with its answers."""
+    found = []
+    for block in PAGE.strip().split("\n\n"):
+        lines = block.splitlines()
+        if not block.startswith("#"):
+            answers = [line.removeprefix("→ ") for line in lines if line.startswith("→ ")]
+            found.append(("\n".join(line for line in lines if not line.startswith("→ ")), answers))
+    return found
+
+
+def answers_to(declaration: str) -> list[str]:
+    """What is said of a declaration, each with the number of its line."""
+    names: dict[str, Any] = {"__name__": "orders"}
+    exec(compile(BEFORE, "before.py", "exec"), names)
+    try:
+        exec(compile(declaration, "orders.py", "exec"), names)
+    except NoSuchOperation as error:
+        (line,) = {each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == "orders.py"}
+        told = f"{line}: {error}".splitlines()
+    except Refused as error:
+        told = str(error).splitlines()[1:]
+    else:
+        told = [str(fault) for fault in names["topology"].faults]
+    return [line.strip().removeprefix("orders.py:") for line in told]
+
+
+@pytest.mark.parametrize(("declaration", "answers"), blocks(), ids=lambda each: None)
+def test_a_mistake_is_answered_with_what_to_write(declaration: str, answers: list[str]) -> None:
+    assert answers_to(declaration) == answers
+
+
+def test_the_page_has_sixty_mistakes() -> None:
+    assert len(blocks()) >= 60
