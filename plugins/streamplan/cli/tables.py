@@ -121,10 +121,13 @@ def table_of(title: str, *columns: str, right: Collection[str] = ("state store",
 
 
 def seconds_ago(at: str) -> str:
-    """Return how long ago a time was: ``3.0 s ago``.
+    """Return how long ago a time was: ``3.0 s ago``, ``5 min ago``, ``2 h ago`` or ``4 days ago``.
 
     Args:
         at: ISO 8601 with a time zone.
     """
     seconds = max((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds(), 0.0)
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:  # two of a unit, so that what was left out is at most a third
+            return f"{seconds // length:,.0f} {unit} ago"
     return f"{seconds:,.1f} s ago"

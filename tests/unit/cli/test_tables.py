@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +11,7 @@ import pytest
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.cli import main
 from streamplan.cli.output import print_columns, table_console
-from streamplan.cli.tables import read_key
+from streamplan.cli.tables import read_key, seconds_ago
 from streamplan.cli.top import screen
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
@@ -128,3 +130,21 @@ def test_status_shows_a_fault_with_brackets_as_it_is(
     monkeypatch.setenv("STREAMPLAN_HOME", str(tmp_path))
     assert main(["status"]) == 1
     assert "no answer [red] at all" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ago", "said"),
+    [
+        (timedelta(seconds=3), r"3\.\d s ago"),
+        (timedelta(seconds=100), r"100\.\d s ago"),
+        (timedelta(minutes=2), "2 min ago"),
+        (timedelta(minutes=119), "119 min ago"),
+        (timedelta(hours=2), "2 h ago"),
+        (timedelta(hours=47), "47 h ago"),
+        (timedelta(days=2), "2 days ago"),
+        (timedelta(days=4_000), "4,000 days ago"),
+        (timedelta(days=-1), r"0\.0 s ago"),  # by the clock of another host
+    ],
+)
+def test_times_are_said_as_people_say_them(ago: timedelta, said: str) -> None:
+    assert re.fullmatch(said, seconds_ago((datetime.now(UTC) - ago).isoformat()))
