@@ -15,7 +15,7 @@ from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
-from tests.support.kafka_streams import STREAMS, strings
+from tests.support.kafka_streams import STREAMS, collection, strings
 
 VALUE = Json("count bigint")
 """Of every stream and table here: a field that a count has, too, so that any two of them can be merged."""
@@ -201,6 +201,17 @@ def _function(interface: str) -> Any:
     return type(interface, (), {"Java": java})()
 
 
+def _extractor(jvm: Any) -> Any:
+    """A ``TopicNameExtractor`` of Java's own: the library asks it for its hash code and its text."""
+    of_class, handles = jvm.java.lang.Class.forName, jvm.java.lang.invoke.MethodHandles
+    text, any_object = of_class("java.lang.String"), of_class("java.lang.Object")
+    context = of_class(f"{STREAMS}.processor.RecordContext")
+    constant = handles.constant(text, "a")
+    chosen = handles.dropArguments(constant, 0, collection(jvm, [any_object, any_object, context]))
+    interface = of_class(f"{STREAMS}.processor.TopicNameExtractor")
+    return jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(interface, chosen)
+
+
 def theirs(jvm: Any, steps: Steps) -> str:
     """The library's description; raises Py4JJavaError where it refuses the topology."""
     kstream = jvm.org.apache.kafka.streams.kstream
@@ -270,8 +281,7 @@ def theirs(jvm: Any, steps: Steps) -> str:
             case "to":
                 return on.to(step.topic, *named("Produced", step.name))
             case "to_either":
-                extractor = type("Java", (), {"implements": (f"{STREAMS}.processor.TopicNameExtractor",)})
-                return on.to(type("Extractor", (), {"Java": extractor})(), *named("Produced", step.name))
+                return on.to(_extractor(jvm), *named("Produced", step.name))
             case "group_by":
                 return on.groupBy(_function("KeyValueMapper"), *named("Grouped", step.name))
             case "group_by_key":

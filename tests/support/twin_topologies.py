@@ -667,6 +667,8 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             chosen = Callback(
                 f"{STREAMS}.processor.TopicNameExtractor",
                 extract=lambda key, value, context: "large" if ((read(value) or {}).get("n") or 0) > 4 else "small",
+                hashCode=lambda: 1,  # the library describes it
+                toString=lambda: "chosen",
             )
             return stream.to(chosen, library.option("Produced", "with", bytes_serde, bytes_serde).withName(name))
         case "to", [stream]:

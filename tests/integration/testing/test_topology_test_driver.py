@@ -425,15 +425,18 @@ def test_told_timestamps_are_those_of_everything_that_follows(drive: Drive) -> N
     orders.group_by_key().windowed_by(TimeWindows("1 hour")).count(store="orders-per-hour")
     pipeline = Pipeline("told", topology, "", {"orders": 1, "refunds": 1, "both": 1})
     driver = drive(pipeline)
+    told = (
+        ("orders", {"id": "1", "at": "2026-01-01T10:00:00Z"}),
+        ("orders", {"id": "2", "at": "2026-01-01T11:30:00.1239Z"}),
+        ("refunds", {"id": "3", "at": "2026-01-01T10:59:00Z"}),
+        ("refunds", {"id": "4", "at": "2026-01-01T10:05:00Z"}),  # late in its topic
+        *((topic, {"id": "none"}) for topic in ("orders", "refunds")),
+        *((topic, {"id": "before", "at": "1969-12-31T23:59:59.999Z"}) for topic in ("orders", "refunds")),
+        *((topic, None) for topic in ("orders", "refunds")),
+    )
     with driver.micro_batch():
-        driver.pipe("orders", {"id": "1", "at": "2026-01-01T10:00:00Z"}, key="k", at="12:00")
-        driver.pipe("orders", {"id": "2", "at": "2026-01-01T11:30:00.1239Z"}, key="k", at="12:00")
-        driver.pipe("refunds", {"id": "3", "at": "2026-01-01T10:59:00Z"}, key="k", at="12:00")
-        driver.pipe("refunds", {"id": "4", "at": "2026-01-01T10:05:00Z"}, key="k", at="12:00")  # late in its topic
-        for topic in ("orders", "refunds"):
-            driver.pipe(topic, {"id": "none"}, key="k", at="12:00")
-            driver.pipe(topic, {"id": "before", "at": "1969-12-31T23:59:59.999Z"}, key="k", at="12:00")
-            driver.pipe(topic, None, key="k", at="12:00")
+        for topic, fields in told:
+            driver.pipe(topic, None if fields is None else json.dumps(fields).encode(), key="k", at="12:00")
     both = driver.output("both")
     assert [(record.value["id"], f"{record.timestamp:%H:%M:%S.%f}") for record in both] == [
         ("1", "10:00:00.000000"),

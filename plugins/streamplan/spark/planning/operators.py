@@ -416,8 +416,10 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
         frame = read_external(raw, source.value, source.key_serde, table=is_table, is_timed=False)
         return with_timestamps(frame, source.timestamp, partition_time=several)
     has_place = not (several and stage_of(subtopology).passes_updates_in_order)
-    if has_place and all(isinstance(node.operation, Count) for node in successors):
-        return read_internal_keys(raw, source.key_serde)
+    readers = [node for node in subtopology.nodes if source.name in subtopology.predecessors[node.name]]
+    if has_place and not any(map(_reads_values, readers)):
+        frame = read_internal_keys(raw, source.key_serde)
+        return replace(frame, serde=schemas[source.topic], format=schemas[source.topic].format)
     takes_null_keys = any(map(_takes_null_keys, subtopology.operations))
     if source.carried is not None:
         return read_internal(raw, source.carried, source.key_serde, key_not_null=False, partition_time=several)
@@ -448,6 +450,13 @@ def _of_topic(frame: RecordFrame, choice: TopicChoice) -> RecordFrame:
     if not frame.no_rejects:
         takes = F.col("record.reason").isNotNull() | takes
     return replace(frame, data=frame.data.where(takes))
+
+
+def _reads_values(node: Node) -> bool:
+    """Whether a node needs the fields of the values. A sink that writes their bytes as they are does not."""
+    if isinstance(node, Sink):
+        return node.value is not None or node.choice is not None
+    return not (isinstance(node, Processor) and isinstance(node.operation, Count))
 
 
 def _takes_null_keys(operation: Operation) -> bool:

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F
 
 from streamplan.errors import Refused
 from streamplan.serdes.arrow import python_values, struct_type
 from streamplan.serdes.field_types import ArrayType, FieldType, MapType, Scalar, StructType, parse_type
+from streamplan.serdes.primitive import FIELD, Primitive
 from streamplan.serdes.reason import text_of
 from streamplan.serdes.serde import Serde
 from streamplan.spark.arrow_function import ArrowFunction
@@ -34,7 +36,10 @@ def write_values(frame: RecordFrame, serde: Serde) -> RecordFrame:
     """
     _require_types(frame, serde)
     run = written_batches(serde)
-    marked = frame.data.withColumn(HAS_VALUE, ~frame.has_no_value)
+    has_value = ~frame.has_no_value
+    if isinstance(serde, Primitive):  # a null text or number is a null value, as for the serializers of Kafka
+        has_value &= F.col(FIELD).isNotNull()
+    marked = frame.data.withColumn(HAS_VALUE, has_value)
     columns = ", ".join(f"`{field.name}` {declared_type(field.dataType)}" for field in frame.data.schema.fields)
     return replace(
         frame,
