@@ -419,6 +419,8 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
     readers = [node for node in subtopology.nodes if source.name in subtopology.predecessors[node.name]]
     if has_place and not any(map(_reads_values, readers)):
         frame = read_internal_keys(raw, source.key_serde)
+        if not any(isinstance(node, Sink) for node in readers):
+            return frame
         return replace(frame, serde=schemas[source.topic], format=schemas[source.topic].format)
     takes_null_keys = any(map(_takes_null_keys, subtopology.operations))
     if source.carried is not None:
