@@ -363,8 +363,6 @@ CASES = {
     "more of it": "stream orders; filter_not; flat_map_values; peek_with; to out; orders.foreach; orders.print",
     "more of it, named": "stream orders; filter_not name=a; flat_map_values name=b; peek_with name=c; print name=d; "
     "orders.foreach name=e",
-    "to one of several topics": "stream orders; filter; to_either; orders.to_either; orders.group_by; count",
-    "to one of several topics, named": "stream orders; to_either name=chosen; orders.to out",
     "values of one key grouped by it": "stream orders; flat_map_values; group_by_key; count; to_stream; foreach",
     "split": "stream orders; split as=s; branch; branch; default_branch; s.the_branch KSTREAM-BRANCH-00000000011; "
     "to one; s.the_branch KSTREAM-BRANCH-00000000012; map_values; to two; s.the_branch KSTREAM-BRANCH-00000000010; "

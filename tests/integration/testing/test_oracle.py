@@ -321,11 +321,10 @@ COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s
         "stream_at a; group_by_key; short_windows; count; to_stream; window_counts; to counts; stream_told b; "
         "to copied; @7 group_by_key; sessions; count; @0 map_values; to mapped; stream_told c; stream_at d; "
         "join_soon 14; to joined",
-        "stream a; python_map_values; to_either; @0 group_by; count; to_stream; counts; to counts",
     ],
     ids=[
         *("count", "several of one record", "joins of streams", "functions", "cogroup", "branches and values"),
-        *("told timestamps", "topics of records"),
+        "told timestamps",
     ],
 )
 def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
