@@ -5,7 +5,23 @@ from __future__ import annotations
 import pytest
 from streamplan.errors import Refused
 from streamplan.model.functions import PythonFunction
-from streamplan.model.operations import FilterNot, FlatMapValues, Operation, Split
+from streamplan.model.operations import (
+    Aggregate,
+    AggregateColumn,
+    Count,
+    Filter,
+    FilterNot,
+    FlatMap,
+    FlatMapValues,
+    Join,
+    KeySelect,
+    Map,
+    MapValues,
+    Operation,
+    Peek,
+    Split,
+)
+from streamplan.serdes.primitive import Long
 from streamplan.spark.planning.each_expression import Judged, judge_each
 
 
@@ -19,12 +35,29 @@ def judged(operation: Operation, wrong: str = "wrong", unknown: tuple[str, ...] 
     return judge_each(operation, unknown, attempt)
 
 
+def columns(**expressions: str) -> tuple[tuple[str, str], ...]:
+    return tuple(expressions.items())
+
+
 FUNCTION = PythonFunction("is_new", bool)
 
 
 @pytest.mark.parametrize(
     ("operation", "told", "unknown"),
     [
+        (Filter("wrong > 1"), ["filter"], set()),
+        (KeySelect("wrong(a)", Long()), ["the key"], set()),
+        (MapValues(columns(a="wrong", b="b", c="wrong + 1")), ["map_values, a", "map_values, c"], {"a", "c"}),
+        (Map("wrong", columns(a="a", b="wrong")), ["map, key", "map, b"], {"b"}),
+        (FlatMap("wrong", "element", columns(a="wrong", b="element")), ["flat_map, each", "flat_map, a"], {"a", "b"}),
+        (FlatMap("each", "wrong", columns(a="element")), ["flat_map, key"], set()),
+        (Peek(columns(n="count(wrong)", m="max(m)")), ["peek, n"], set()),
+        (Join("store", columns(a="table.wrong", b="b"), left=False), ["join, a"], {"a"}),
+        (
+            Aggregate("store", (AggregateColumn("n", "count", "*"), AggregateColumn("x", "sum", "wrong")), None),
+            ["aggregate, x"],
+            {"x"},
+        ),
         (FilterNot("wrong > 1"), ["filter_not"], set()),
         (FlatMapValues("wrong(line)", (("a", "element"), ("b", "id"))), ["flat_map_values, each"], {"a"}),
         (
@@ -56,3 +89,20 @@ def test_a_condition_over_what_is_not_known_is_not_judged() -> None:
 
 def test_an_operation_that_is_refused_whatever_its_expressions_are_is_told_once() -> None:
     assert judged(Split(("amount > 1", "amount > 2")), wrong="Split") is None
+
+
+def test_what_uses_an_unknown_field_is_not_judged_and_is_unknown_too() -> None:
+    found = judged(MapValues(columns(a="x + wrong", b="wrong", c="'x'", d="d")), unknown=("x",))
+    assert found is not None
+    assert [where for where, _ in found.faults] == ["map_values, b"]
+    assert found.unknown == {"a", "b"}
+
+
+def test_a_filter_passes_what_is_unknown() -> None:
+    found = judged(Filter("y > 1"), unknown=("x",))
+    assert found is not None
+    assert (found.faults, found.unknown, found.operation) == ((), {"x"}, Filter("y > 1"))
+
+
+def test_an_operation_without_expressions_has_nothing_to_judge() -> None:
+    assert judged(Count("store", None)) is None
