@@ -9,6 +9,7 @@ import pytest
 
 # Before a test module asks for them. The processes that tests start inherit it.
 os.environ["STREAMPLAN_PIPELINES"] = "streamplan.pipelines"
+os.environ.pop("COLUMNS", None)  # xdist's processes inherit what the readline of their parent has set
 
 INTEGRATION = Path(__file__).parent / "integration"
 FIRST = ("stack", "testing/test_oracle.py", "spark", "secured", "maintenance", "checks")

@@ -86,10 +86,7 @@ def test_at_eighty_columns_no_line_is_longer_and_no_figure_is_cut(
         assert figure in text
 
 
-def test_in_a_pipe_each_row_is_one_line_with_whole_names(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+def test_in_a_pipe_each_row_is_one_line_with_whole_names(capsys: pytest.CaptureFixture[str]) -> None:
     table_console().print(screen(snapshot_of_long_names()))
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if LONG in line]) == 3  # its task, the topic, and the check
@@ -108,10 +105,7 @@ def test_columns_fold_in_a_terminal_and_keep_every_character(
     assert text.count("y") - text.count("by") >= 200
 
 
-def test_columns_in_a_pipe_are_one_line_for_each_row(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+def test_columns_in_a_pipe_are_one_line_for_each_row(capsys: pytest.CaptureFixture[str]) -> None:
     print_columns([("TOPIC", "CONFIG"), (LONG, "x")])
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["TOPIC", "CONFIG"], [LONG, "x"]]
 
