@@ -121,10 +121,10 @@ def test_every_wrong_expression_of_an_operation_is_told_with_its_field(spark: Sp
     topology = Topology("faulty")
     sales = topology.stream("sales", value=SALE)
     sales.map_values({"a": "amuont * 2", "b": "amount", "c": "upper(shp)"}).to("a")
-    sales.map("no_key(id)", {"a": "id", "b": "weigth"}, name="mapped").to("b")
-    sales.flat_map("split(idd, ' ')", key="element", value={"a": "amuont", "b": "element"}).to("c")
-    sales.group_by("shop").aggregate({"n": "count(*)", "x": "sum(paid)", "y": "max(wieght)"}, store="folded")
-    sales.peek({"n": "count(*)", "x": "sum(amuont)", "y": "max(wieght)"}).to("d")
+    sales.map("no_key(id)", {"a": "id", "b": "weigth + 1"}, name="mapped").to("b")
+    sales.flat_map("split(idd, ' ')", key="element", value={"a": "amuont * 2", "b": "element"}).to("c")
+    sales.group_by("shop").aggregate({"n": "count(*)", "x": "sum(paid)", "y": "max(-wieght)"}, store="folded")
+    sales.peek({"n": "count(*)", "x": "sum(amuont + 1)", "y": "max(-wieght)"}).to("d")
     begins = [line.split(" ", 3)[:2] for line in told_of(spark, topology)]
     assert begins == [
         ["map_values,", "a:"],
@@ -142,9 +142,9 @@ def test_every_wrong_expression_of_an_operation_is_told_with_its_field(spark: Sp
 
 def test_behind_a_wrong_expression_the_others_are_judged_and_what_it_made_is_not(spark: SparkSession) -> None:
     topology = Topology("faulty")
-    made = topology.stream("sales", value=SALE).filter("amuont > 1").map_values({"x": "nothing", "shop": "shop"})
+    made = topology.stream("sales", value=SALE).filter("amuont > 1").map_values({"x": "nothing + 1", "shop": "shop"})
     made.filter("x.y > 1").filter("shp = 'a'").map_values({"z": "size(x)", "shop": "upper(shop, shop)"}).to("out")
-    made.group_by("shop", name="shops").aggregate({"n": "sum(size(x))", "m": "max(shopp)"}, store="folded")
+    made.group_by("shop", name="shops").aggregate({"n": "sum(size(x))", "m": "max(upper(shopp))"}, store="folded")
     assert [line.partition(": ")[0] for line in told_of(spark, topology)] == [
         "filter",
         "map_values, x",

@@ -62,6 +62,10 @@ class Stage:
         """Return the processors of a sub-topology that pass what a state of this kind makes of records."""
         return ()
 
+    def has(self, node: Processor) -> bool:
+        """Return whether a processor is one of its nodes, whatever expressions it has: a validation tries others."""
+        return any(node.name == own.name for own in self.nodes)
+
     @property
     def results(self) -> tuple[Processor, ...]:
         """The processors behind which no other state can stand."""

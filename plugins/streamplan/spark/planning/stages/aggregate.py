@@ -62,7 +62,7 @@ class AggregatePlan(StagePlan[AggregateStage]):
 
     def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
         """See :meth:`StagePlan.apply`."""
-        if node not in self.stage.nodes:
+        if not self.stage.has(node):
             return cogroup_side(planner, node, frames[0])
         records = grouped_records(planner, node, frames, by_task=False)
         return _stored(planner, 0, node, self._aggregate([node], {node.name: records}), records)

@@ -60,7 +60,7 @@ class ProcessPlan(StagePlan[ProcessStage]):
 
     def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
         """See :meth:`StagePlan.apply`."""
-        if node not in self.stage.nodes:
+        if not self.stage.has(node):
             return super().apply(node, frames, planner)
         records = _processable(planner, frames[0])
         return _with_store(planner, node, process_records(node, records), records)

@@ -75,7 +75,7 @@ class WindowPlan(StagePlan[WindowStage]):
 
     def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
         """See :meth:`StagePlan.apply`."""
-        if node not in self.stage.nodes:
+        if not self.stage.has(node):
             return cogroup_side(planner, node, frames[0])
         records = grouped_records(planner, node, frames, by_task=True)
         return self._stored(planner, node, aggregate_windows(node, records), records)
