@@ -26,7 +26,10 @@ FILLED = (
         r'\.flat_map_values\("TODO:[^"]*", \{"TODO": "TODO:[^"]*"\}',
         '.flat_map_values("array(count)", {"count": "element"}',
     ),
-    (r"\.process\(Processor,", '.process(type("Mine", (Processor,), {"__module__": "mine", "process": len}),'),
+    (
+        r"\.process\(Processor,",
+        '.process(type("Mine", (Processor,), {"__module__": "mine", "process": lambda self, record, store: None}),',
+    ),
     (r'TimeWindows\("TODO:[^"]*"\)', 'TimeWindows("1 minute")'),
     (r'\.aggregate\(\{"TODO": "TODO:[^"]*"\}', '.aggregate({"count": "sum(count)"}'),
     (r'(\.cogroup\((\w+, )?)\{"TODO": "TODO:[^"]*"\}', r'\1{"count": "sum(count)"}'),
