@@ -28,6 +28,7 @@ from streamplan.model.operations import (
     MapValuesFunction,
     Operation,
     Process,
+    ReduceFunction,
     ResponseJoin,
     StreamJoin,
     SubscriptionJoin,
@@ -101,6 +102,12 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                     after[node.name] = {KEY: before.get(PRIMARY_KEY, frozenset()), **other}
                 case Processor(operation=ForeignTableJoin()):
                     after[node.name] = {name: of for name, of in before.items() if name != KEY}
+                case Processor(operation=ReduceFunction(store=store)):
+                    names = tuple((name, "") for name in before if name != KEY)
+                    stored[store] = after[node.name] = {
+                        KEY: before.get(KEY, frozenset()),
+                        **_by_function(names, before),
+                    }
                 case Processor(operation=Process(store=store, state=state, fields=fields)):
                     every = frozenset(
                         column for origins in before.values() for column in origins

@@ -33,6 +33,7 @@ from streamplan.model.functions import (
 from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
+    AggregateFunction,
     Branch,
     Cogroup,
     CogroupSide,
@@ -62,6 +63,7 @@ from streamplan.model.operations import (
     PeekFunction,
     Process,
     Reduce,
+    ReduceFunction,
     Split,
     StreamJoin,
     TableJoin,
@@ -281,6 +283,73 @@ class _Declared:
             self.graph.fault(
                 f"{operation}: the key is windowed", "Give the records a plain key before: select_key('…')"
             )
+
+    def _function(
+        self,
+        call: Callable[..., Any],
+        operation: str,
+        on_error: str,
+        deterministic: bool,
+        given: tuple[str, ...] = ("the record",),
+    ) -> PythonFunction:
+        if on_error not in ON_ERROR:
+            self.graph.fault(f"{operation}: on_error={on_error!r}", f"One of {', '.join(map(repr, ON_ERROR))}")
+        of_batches = is_of_batches(call)
+        if of_batches and operation in TAKE_BATCHES:
+            given = ("the Arrow batch",)
+        if fault := arguments_fault(call, *given):
+            what = f"function that takes {', '.join(given) or 'no argument'}{' alone' if len(given) == 1 else ''}"
+            if operation == "process":
+                what = "class without a constructor of its own"
+            self.graph.fault(f"{operation}: {function_name(call)} {fault}", f"Write a {what}")
+        if of_batches and operation not in TAKE_BATCHES:
+            self.graph.fault(
+                f"{operation}: {function_name(call)} is a function of an Arrow batch",
+                f"{', '.join(TAKE_BATCHES)} take one: it gives one result for each record",
+            )
+        return PythonFunction(function_name(call), call, on_error, deterministic, of_batches)
+
+    def _made_by(
+        self,
+        function: PythonFunction,
+        schema: str | None,
+        operation: str,
+        *,
+        each: bool = False,
+        timer_call: Callable[..., Any] | None = None,
+    ) -> dict[str, str] | None:
+        """The fields that a function returns, with their types; None, and a fault, where they are not known.
+
+        ``timer_call`` is the method of a processor that also returns records.
+        """
+        calls = [function.call, *([] if timer_call is None else [timer_call])]
+        told = [schema] if schema is not None else [hinted_schema(call, each=each) for call in calls]
+        example = "For example schema='id string, risk double', or the return type hint of a dataclass"
+        made: dict[str, str] = {}
+        for each_told in filter(None, told):
+            try:
+                fields = dict(Json(each_told).fields)
+            except ValueError as error:
+                self.graph.fault(f"{operation}: schema: {error}", example)
+                return None
+            for name, of_field in fields.items():
+                if made.setdefault(name, of_field) != of_field:
+                    types = f"{made[name]} of process and {of_field} of on_timer"
+                    self.graph.fault(f"{operation}: {name}: {types}", "Return values of one class")
+                    return None
+        if not made:
+            self.graph.fault(f"{operation}: what {function.name} returns is not known", example)
+            return None
+        self._columns(dict.fromkeys(made, "null"), operation)
+        return made
+
+    def _field_of(self, made: Mapping[str, str] | None, expression: str, operation: str) -> None:
+        """Judge an expression over the fields that a function returns."""
+        replace(self, fields=_names(made))._field(expression, operation)
+
+    def _refuse_schema(self, schema: str | None, operation: str) -> None:
+        if schema is not None:
+            self.graph.fault(f"{operation}: a schema is given with expressions", "Expressions have types of their own")
 
 
 @answers_words
@@ -604,7 +673,7 @@ class KStream(_Declared):
             if fault := arguments_fault(method, "self", f"the {what}", "the store"):
                 hint = f"Write def {method.__name__}(self, {what}, store)"
                 self.graph.fault(f"process: {processor.__name__}.{method.__name__} {fault}", hint)
-        function = self._function(processor, "process", on_error, deterministic)
+        function = self._function(processor, "process", on_error, deterministic, given=())
         made = self._made_by(
             replace(function, call=processor.process), schema, "process", each=True, timer_call=processor.on_timer
         )
@@ -1077,65 +1146,6 @@ class KStream(_Declared):
             changes |= {"repartition_required": True, "window": None}
         return replace(self, node=node, _repartition=[], **changes)
 
-    def _function(
-        self, call: Callable[[Any], Any], operation: str, on_error: str, deterministic: bool
-    ) -> PythonFunction:
-        if on_error not in ON_ERROR:
-            self.graph.fault(f"{operation}: on_error={on_error!r}", f"One of {', '.join(map(repr, ON_ERROR))}")
-        of_batches = is_of_batches(call)
-        given = () if operation == "process" else ("the Arrow batch",) if of_batches else ("the record",)
-        if fault := arguments_fault(call, *given):
-            what = f"function that takes {given[0]} alone" if given else "class without a constructor of its own"
-            self.graph.fault(f"{operation}: {function_name(call)} {fault}", f"Write a {what}")
-        if of_batches and operation not in TAKE_BATCHES:
-            self.graph.fault(
-                f"{operation}: {function_name(call)} is a function of an Arrow batch",
-                f"{', '.join(TAKE_BATCHES)} take one: it gives one result for each record",
-            )
-        return PythonFunction(function_name(call), call, on_error, deterministic, of_batches)
-
-    def _made_by(
-        self,
-        function: PythonFunction,
-        schema: str | None,
-        operation: str,
-        *,
-        each: bool = False,
-        timer_call: Callable[..., Any] | None = None,
-    ) -> dict[str, str] | None:
-        """The fields that a function returns, with their types; None, and a fault, where they are not known.
-
-        ``timer_call`` is the method of a processor that also returns records.
-        """
-        calls = [function.call, *([] if timer_call is None else [timer_call])]
-        told = [schema] if schema is not None else [hinted_schema(call, each=each) for call in calls]
-        example = "For example schema='id string, risk double', or the return type hint of a dataclass"
-        made: dict[str, str] = {}
-        for each_told in filter(None, told):
-            try:
-                fields = dict(Json(each_told).fields)
-            except ValueError as error:
-                self.graph.fault(f"{operation}: schema: {error}", example)
-                return None
-            for name, of_field in fields.items():
-                if made.setdefault(name, of_field) != of_field:
-                    types = f"{made[name]} of process and {of_field} of on_timer"
-                    self.graph.fault(f"{operation}: {name}: {types}", "Return values of one class")
-                    return None
-        if not made:
-            self.graph.fault(f"{operation}: what {function.name} returns is not known", example)
-            return None
-        self._columns(dict.fromkeys(made, "null"), operation)
-        return made
-
-    def _field_of(self, made: Mapping[str, str] | None, expression: str, operation: str) -> None:
-        """Judge an expression over the fields that a function returns."""
-        replace(self, fields=_names(made))._field(expression, operation)
-
-    def _refuse_schema(self, schema: str | None, operation: str) -> None:
-        if schema is not None:
-            self.graph.fault(f"{operation}: a schema is given with expressions", "Expressions have types of their own")
-
     def _grouped(self, name: str | None) -> KGroupedStream:
         return KGroupedStream(
             self.graph, self.node, self.fields, self.key, self.sources, None, self.repartition_required, name
@@ -1351,51 +1361,108 @@ class KGroupedStream(_Grouped):
         """
         return self._count(store, name)
 
-    def aggregate(self, value: Mapping[str, str], *, store: str | None = None, name: str | None = None) -> KTable:
-        """Aggregate the records of each key.
+    def aggregate(
+        self,
+        value: Mapping[str, str] | Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any] | None = None,
+        *,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Aggregate the records of each key, with expressions or with Python functions.
 
-        Example: ``grouped.aggregate({"total": "sum(amount)", "mean": "avg(amount)"}, store="totals")``
+        Examples: ``grouped.aggregate({"total": "sum(amount)", "mean": "avg(amount)"}, store="totals")``,
+        ``grouped.aggregate(nothing_spent, add_order, store="spent", schema="total double, orders int")``
 
         Args:
             value: The fields of the result: name to one call of a function in
-                :data:`streamplan.model.operations.AGGREGATE_FUNCTIONS`.
+                :data:`streamplan.model.operations.AGGREGATE_FUNCTIONS`. Or an initializer: a function without arguments
+                that returns the aggregate of a key of which there is none (``Initializer``).
+            aggregator: With an initializer a function that is given the key, the value of a record, and the aggregate
+                so far, and returns the new aggregate (``Aggregator``). Records come in the order of their stream task.
+                None deletes the key.
+            schema: The fields of the aggregate, in Spark's DDL. Without it the return type of the aggregator, or of the
+                initializer, tells them; see :meth:`KStream.map_values`.
+            on_error: For functions; see :meth:`KStream.map_values`. After a failed call the aggregate is as before.
+            deterministic: For functions; see :meth:`KStream.map_values`.
             store: The name of the state store.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
 
         Returns:
             A table with these fields.
         """
-        return self._fold(value, store, name)
+        if not callable(value):
+            if aggregator is not None:
+                self.graph.fault(
+                    "aggregate: an aggregator is given with expressions", "Write aggregate(initializer, aggregator)"
+                )
+            self._refuse_schema(schema, "aggregate")
+            return self._fold(value, store, name)
+        initializer = self._function(value, "aggregate", on_error, deterministic, given=())
+        if aggregator is None:
+            self.graph.fault(
+                f"aggregate: {initializer.name} is an initializer without an aggregator",
+                "Write aggregate(initializer, aggregator), with aggregator(key, value, aggregate)",
+            )
+            return KTable(self.graph, self.node, None, self.key, self.sources)
+        given = ("the key", "the value", "the aggregate")
+        function = self._function(aggregator, "aggregate", on_error, deterministic, given)
+        made = self._made_by(function, hinted_schema(value) if schema is None else schema, "aggregate")
+        store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
+        fields = tuple((made or {}).items())
+        operation = AggregateFunction(function, store_name, fields, fields, initializer=initializer)
+        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, _names(made))
 
     def reduce(
         self,
+        reducer: Callable[[Any, Any], Any] | None = None,
         *,
         max_by: str | None = None,
         min_by: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
         store: str | None = None,
         name: str | None = None,
     ) -> KTable:
-        """Keep the value of one record of each key: the latest, unless ``max_by`` or ``min_by`` is given.
+        """Keep the value of one record of each key, or what a Python function makes of the values.
 
-        Example: ``grouped.reduce(max_by="amount", store="largest-orders")``
+        Examples: ``grouped.reduce(max_by="amount", store="largest-orders")``,
+        ``grouped.reduce(lambda old, new: new if new.amount > old.amount else old, store="largest-orders")``
 
-        The latest is the last one of its topic. Of merged topics it is the one with the newest timestamp.
+        Without a function it is the latest value, unless ``max_by`` or ``min_by`` is given. The latest is the last one
+        of its topic. Of merged topics it is the one with the newest timestamp.
 
         Args:
+            reducer: A function that is given the value so far and the value of a record, and returns the new value
+                (``Reducer``). Records come in the order of their stream task. The first value of a key is kept as it
+                is. None deletes the key.
             max_by: A Spark SQL expression. The record with the greatest is kept, and of equals the latest.
-            min_by: The same for the least. Give at most one of the two.
+            min_by: The same for the least. Give at most one of the three.
+            on_error: For a function; see :meth:`KStream.map_values`. After a failed call the value is as before.
+            deterministic: For a function; see :meth:`KStream.map_values`.
             store: The name of the state store.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
 
         Returns:
             A table with the fields of the stream.
         """
-        if max_by is not None and min_by is not None:
-            self.graph.fault("reduce: both max_by and min_by are given", "Choose one")
-        by = max_by or min_by or LATEST
-        self._field(by, "reduce")
-        store_name = self.graph.store_name(store, "KSTREAM-REDUCE-")
-        operation = Reduce(store_name, by, greatest=min_by is None)
+        given = {"a function": reducer, "max_by": max_by, "min_by": min_by}
+        if len(chosen := [what for what, argument in given.items() if argument is not None]) > 1:
+            both = "both " if len(chosen) == 2 else ""
+            self.graph.fault(f"reduce: {both}{' and '.join(chosen)} are given", "Choose one")
+        operation: Operation
+        if reducer is not None:
+            function = self._function(reducer, "reduce", on_error, deterministic, ("the old value", "the new value"))
+            store_name = self.graph.store_name(store, "KSTREAM-REDUCE-")
+            operation = ReduceFunction(function, store_name, (), ())
+        else:
+            by = max_by or min_by or LATEST
+            self._field(by, "reduce")
+            store_name = self.graph.store_name(store, "KSTREAM-REDUCE-")
+            operation = Reduce(store_name, by, greatest=min_by is None)
         return self._aggregate("KSTREAM-REDUCE-", name, store_name, operation, self.fields)
 
 
@@ -1434,8 +1501,31 @@ class WindowedKStream(_Grouped):
         """Count as :meth:`KGroupedStream.count` does, for each key and window."""
         return self._count(store, name)
 
-    def aggregate(self, value: Mapping[str, str], *, store: str | None = None, name: str | None = None) -> KTable:
-        """Aggregate as :meth:`KGroupedStream.aggregate` does, for each key and window."""
+    def aggregate(
+        self,
+        value: Mapping[str, str] | Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any] | None = None,
+        *,
+        schema: str | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Aggregate as :meth:`KGroupedStream.aggregate` does, for each key and window. Python functions are refused.
+
+        Args:
+            value: The fields of the result: name to one call of an aggregate function.
+            aggregator: Refused: Python functions aggregate without windows.
+            schema: Refused likewise.
+            store: The name of the state store.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
+        if callable(value) or aggregator is not None or schema is not None:
+            self.graph.fault(
+                "aggregate: Python functions do not aggregate windows or sessions",
+                "Write expressions: aggregate({'total': 'sum(amount)'}). Without windows, "
+                "group_by_key().aggregate(initializer, aggregator) calls functions",
+            )
+            return KTable(self.graph, self.node, None, self.key, self.sources)
         return self._fold(value, store, name)
 
 

@@ -185,14 +185,34 @@ class Process:
 
     def __repr__(self) -> str:
         """The text is part of a checkpoint's identity: what the store holds, and not what the class does with it."""
-        state = ", ".join(f"{name} {of_field}" for name, of_field in self.state)
+        fields = ", ".join(f"{name} {of_field}" for name, of_field in self.state)
+        state = f", state={fields!r}" if fields else ""
         timer = "" if self.timer is None else f", timer={self.timer!r}"
-        return f"Process(store={self.store!r}, state={state!r}{timer})"
+        return f"{type(self).__name__}(store={self.store!r}{state}{timer})"
 
     @property
     def ttl_ms(self) -> int | None:
         """The time to live in ms; None without one. Raises ValueError where it is no duration."""
         return None if self.ttl is None else duration_ms(self.ttl)
+
+
+@dataclass(frozen=True, repr=False)
+class ReduceFunction(Process):
+    """Keeps for each key what a function makes of the value so far and of that of a record (``KStreamReduce``).
+
+    The fields of the store and of the results are those of the records. They are known when the query is planned.
+    """
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class AggregateFunction(Process):
+    """Keeps for each key what a function makes of the aggregate so far and of a record (``KStreamAggregate``).
+
+    Attributes:
+        initializer: Gives the aggregate of a key of which there is none.
+    """
+
+    initializer: PythonFunction
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A Python class with state."""
+"""A Python class with state, or Python functions that aggregate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamplan.model.stages.stage import Stage, any_of
 
 @dataclass(frozen=True)
 class ProcessStage(Stage):
-    """A Python class that is called with the state of each key."""
+    """A Python class, or Python functions that aggregate: what is called with the state of each key."""
 
     has_one_node: ClassVar[bool] = True
     names_others: ClassVar[bool] = True

@@ -177,7 +177,7 @@ class Stage:
             )
 
     def _operation_of(self, node: Processor) -> str:
-        return type(node.operation).__name__.lower()
+        return type(node.operation).__name__.lower().removesuffix("function")
 
 
 @dataclass(frozen=True)

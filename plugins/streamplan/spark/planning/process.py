@@ -1,4 +1,4 @@
-"""Records that a Python class processes with the state of their key: Spark's ``transformWithState``.
+"""Records that a Python class, or a Python function, processes with the state of their key: ``transformWithState``.
 
 :mod:`streamplan.spark.planning.process_state` has the state of a stream task, and calls the class. What it makes of a
 record belongs to that record. What the store has changed is given at the end of a micro-batch, so that a micro-batch in
@@ -15,14 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from streamplan.model.functions import STOP
-from streamplan.model.operations import Process
+from streamplan.model.operations import AggregateFunction, Process, ReduceFunction
 from streamplan.model.processor_topology import Processor
 from streamplan.serdes.field_types import FieldType, parse_type
 from streamplan.serdes.internal import repartition_serde
-from streamplan.serdes.primitive import KeySerde
 from streamplan.spark.planning.aggregation import stored_record
 from streamplan.spark.planning.field_types import as_state, from_state, state_name
-from streamplan.spark.planning.process_state import ProcessState, RestoredProcessState
+from streamplan.spark.planning.process_state import AggregateFunctionState, ProcessState, RestoredProcessState
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_state import record_in_state, record_of_state
 
@@ -51,23 +50,25 @@ def process_records(node: Processor, records: RecordFrame, *, sweeps: bool = Tru
         (F.lit(None).cast("binary") if records.value_is_raw else records.value).alias("value"),
         record_in_state(records).alias("record"),
     )
-    operation = _operation_of(node)
-    state = ProcessState(operation, records.schema, records.key_serde, sweeps=sweeps)
+    operation = _operation_of(node, records)
+    aggregates = isinstance(operation, ReduceFunction | AggregateFunction)
+    of_task = AggregateFunctionState if aggregates else ProcessState
+    state = of_task(operation, records.schema, records.key_serde, sweeps=sweeps)
     return _transformed(rows, state, operation, rows.schema["record"].dataType)
 
 
-def restore_process(node: Processor, key_serde: KeySerde, stored: DataFrame) -> DataFrame:
+def restore_process(node: Processor, records: RecordFrame, stored: DataFrame) -> DataFrame:
     """Read the values of a changelog into the state that :func:`process_records` goes on with.
 
     Args:
         node: As for :func:`process_records`.
-        key_serde: The serde of the keys.
+        records: What is processed; only what is known of the records is used.
         stored: The last record of each key of the changelog, in the columns :data:`streamplan.spark.sources.RAW`.
     """
     rows = stored.select("partition", F.unix_millis("timestamp").alias("at"), "key", "value")
-    operation = _operation_of(node)
+    operation = _operation_of(node, records)
     serde = repartition_serde({name: parse_type(of_field) for name, of_field in operation.state})
-    state = RestoredProcessState(operation, serde, key_serde, sweeps=False)
+    state = RestoredProcessState(operation, serde, records.key_serde, sweeps=False)
     return _transformed(rows, state, operation, StringType())
 
 
@@ -98,7 +99,7 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
         batch: What :func:`process_records` gave.
         records: What was processed; only what is known of the keys is used.
     """
-    operation = _operation_of(node)
+    operation = _operation_of(node, records)
     rejected = F.col("reason").isNotNull()
     # The value that was read is what a dead letter has. Of others it only tells whether there is a value.
     has_value = F.when(F.col("fields").isNotNull(), F.lit("").cast("binary"))
@@ -120,9 +121,12 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
     )
 
 
-def _operation_of(node: Processor) -> Process:
+def _operation_of(node: Processor, records: RecordFrame) -> Process:
     operation = node.operation
     assert isinstance(operation, Process), f"{node.name} calls no class"
+    if isinstance(operation, ReduceFunction):
+        fields = tuple(records.schema.fields.items())
+        return replace(operation, state=fields, fields=fields)
     return operation
 
 

@@ -1,4 +1,4 @@
-"""The state of a stream task whose records a Python class processes, and what the class makes of them.
+"""The state of a stream task whose records a Python class or a Python function processes, and what is made of them.
 
 The store has for each key the bytes of its value, as the changelog has them, and the time of the put. The group is the
 stream task, and not the key: the stream time, by which timers fire, is one for all keys of a task.
@@ -21,7 +21,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from streamplan.model.operations import Columns, Process
+from streamplan.model.operations import AggregateFunction, Columns, Process
 from streamplan.model.processor import KeyValueStore, Record
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.field_types import FieldType, parse_type
@@ -230,7 +230,7 @@ class ProcessState(StatefulProcessor):
         """Do nothing: nothing is open."""
 
     def _process_all(self, rows: list[Row]) -> Iterator[Row]:
-        processor = self._operation.function.call()
+        processor = self._new_processor()
         rows.sort(key=lambda row: task_order(row.record))
         self._load_timers(max(row.at for row in rows))
         for row in rows:
@@ -255,14 +255,27 @@ class ProcessState(StatefulProcessor):
             record = Record(self._key_serde.read_key(key), value, as_datetime(row.at), topic, partition, offset)
         except Undecodable as error:  # An operation has made what cannot be read, such as a moment in the year 10000.
             unfit = Unfit(f"cannot be called: {error}")
-            reason = rejected_by(f"{function.name}.process", processor.process, unfit, function.on_error)
+            reason = rejected_by(*self._called(processor), unfit, function.on_error)
             yield from self._rows(reason, row.at, row.record, places)
             return
+        made, at = self._made_of(processor, record, key, row.at)
+        yield from self._rows(made, at, row.record, places)
+
+    def _new_processor(self) -> Any:
+        return self._operation.function.call()
+
+    def _called(self, processor: Any) -> tuple[str, Callable[..., Any]]:
+        """What is called with a record, and what its name is."""
+        return f"{self._operation.function.name}.process", processor.process
+
+    def _made_of(
+        self, processor: Any, record: Record, key: bytes, at: int
+    ) -> tuple[list[dict[str, Any] | None] | str, int]:
+        """The values that are made of a record, or why that has failed; and their time in ms."""
         entry = self._entry(key)
         held = (entry.value, entry.due) if self._is_live(entry, self._stream_time) else (None, None)
         store = _Store(self._form, record.key, key, *held, BEFORE_ALL_TIME)
-        made = self._call("process", processor.process, record, store, entry, row.at)
-        yield from self._rows(made, row.at, row.record, places)
+        return self._call("process", processor.process, record, store, entry, at), at
 
     def _call(
         self, name: str, method: Callable[..., Any], subject: Any, store: _Store, entry: _Entry, at: int
@@ -361,6 +374,62 @@ class ProcessState(StatefulProcessor):
         if not self._has_all_timers:
             waiting.append(self._earliest)
         self._times.update((self._stream_time, self._swept, min(waiting, default=NEVER)))
+
+
+class AggregateFunctionState(ProcessState):
+    """Keeps for each key of one stream task what a function makes of the value so far and of that of a record.
+
+    Source: ``org.apache.kafka.streams.kstream.internals.KStreamReduce`` and ``KStreamAggregate``, with the record cache
+    that a store has unless it is turned off: what is removed from a store that does not have it is not passed.
+    """
+
+    def _new_processor(self) -> None:
+        return None
+
+    def _called(self, processor: Any) -> tuple[str, Callable[..., Any]]:
+        return self._operation.function.name, self._operation.function.call
+
+    def _made_of(
+        self, processor: Any, record: Record, key: bytes, at: int
+    ) -> tuple[list[dict[str, Any] | None] | str, int]:
+        if record.value is None:  # the library drops it
+            return [], at
+        entry, called = self._entry(key), self._operation.function
+        initializer = self._operation.initializer if isinstance(self._operation, AggregateFunction) else None
+        try:
+            if entry.value is not None:
+                before = self._made.seen(entry.value)
+            elif initializer is not None:
+                called = initializer
+                before = self._seen(initializer.call())
+                called = self._operation.function
+            if initializer is not None:
+                made = called.call(record.key, record.value, before)
+            else:
+                made = record.value if entry.value is None else called.call(before, record.value)
+            value = self._judged(made)
+            data = None if value is None else self._made.serde.encode(value)
+            if data is not None and len(key) + len(data) > MAX_BYTES:
+                raise Unfit(f"returned what the store cannot hold: {too_large(MAX_BYTES)}")
+        except BaseException as error:  # whatever a function of a declaration raises is the record's reason
+            if isinstance(error, NOT_OF_A_FUNCTION):
+                raise
+            return rejected_by(called.name, called.call, error, called.on_error), at
+        if data is not None and entry.value is not None:
+            at = max(at, entry.put_at)
+        elif data is None and entry.value is None:
+            return [], at
+        entry.change(data, None, at)
+        return [value], at
+
+    def _judged(self, made: Any) -> dict[str, Any] | None:
+        value = fields_of(made, self._made.types)
+        return None if value is None else self._made.judged(value)
+
+    def _seen(self, made: Any) -> Any:
+        """What an initializer gives, as it is seen when the store has it."""
+        value = self._judged(made)
+        return None if value is None else self._made.seen(self._made.serde.encode(value))
 
 
 class RestoredProcessState(ProcessState):

@@ -1,4 +1,4 @@
-"""A Python class that is called with the state of each key."""
+"""A Python class, or Python functions that aggregate: what is called with the state of each key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ProcessPlan(StagePlan[ProcessStage]):
     def restore(self, stored: StoredState) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
         (node,) = self.stage.nodes
-        return restore_process(node, self.stage.subtopology.key_serde_of(node.name), stored.rows(node))
+        return restore_process(node, self._inputs(self.planner_of_types(stored)), stored.rows(node))
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the class process all records once more, where it can."""
