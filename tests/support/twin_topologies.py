@@ -116,6 +116,18 @@ def odd_ones(record: Any) -> list[dict[str, Any]]:
     return [{"n": record.n, "s": record.s}] if record.n is not None and record.n % 2 else []
 
 
+def in_a_row(old: Any, new: Any) -> dict[str, Any] | None:
+    """Depends on the order of the records. A sum that 5 divides deletes the key."""
+    total = (old.n or 0) + (new.n or 0)
+    return {"n": total, "s": f"{new.n}{old.s}"[:6]} if total % 5 else None
+
+
+def counted_in_a_row(key: str, value: Any, aggregate: Any) -> dict[str, Any] | None:
+    """The same of an aggregate, which may delete a key that there is not."""
+    total = (aggregate.n or 0) + (value.n or 0)
+    return {"n": total, "s": f"{key}{value.n}{aggregate.s}"[:6]} if total % 4 else None
+
+
 GAPS_STATE = "n bigint, s string, due timestamp"
 
 
@@ -229,6 +241,10 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return grouped.reduce(store=name)
         case "greatest", [grouped]:
             return grouped.reduce(max_by="n", store=name)
+        case "python_reduce", [grouped]:
+            return grouped.reduce(in_a_row, store=name)
+        case "python_aggregate", [grouped]:
+            return grouped.aggregate(dict, counted_in_a_row, schema=VALUE.schema, store=name)
         case "join", [stream, table]:
             return stream.join(table, {"n": "n", "s": "table.s"}, name=name)
         case word, [stream, other] if word in JOINED_WITHIN:
@@ -389,6 +405,19 @@ def _added(key: Any, value: Any, total: Any) -> bytes | None:
     numbers = [one["n"] for one in (fields, before) if "n" in one]
     texts = [one["s"] for one in (fields, before) if "s" in one]
     return written({"n": sum(numbers) if numbers else None, "s": max(texts, default=None)})
+
+
+def _in_a_row(old: Any, new: Any) -> bytes | None:
+    before, fields = read(old) or {}, read(new) or {}
+    total = (before.get("n") or 0) + (fields.get("n") or 0)
+    return written({"n": total, "s": f"{fields.get('n')}{before.get('s')}"[:6]}) if total % 5 else None
+
+
+def _counted_in_a_row(key: Any, value: Any, aggregate: Any) -> bytes | None:
+    before, fields = read(aggregate) or {}, read(value) or {}
+    total = (before.get("n") or 0) + (fields.get("n") or 0)
+    text = f"{bytes(key).decode()}{fields.get('n')}{before.get('s')}"[:6]
+    return written({"n": total, "s": text}) if total % 4 else None
 
 
 def _added_of_first(key: Any, value: Any, total: Any) -> bytes | None:
@@ -594,6 +623,11 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return grouped.reduce(_function("Reducer", "apply", lambda one, other: raw(other)), library.stored(name))
         case "greatest", [grouped]:
             return grouped.reduce(_function("Reducer", "apply", _greater), library.stored(name))
+        case "python_reduce", [grouped]:
+            return grouped.reduce(_function("Reducer", "apply", _in_a_row), library.stored(name))
+        case "python_aggregate", [grouped]:
+            empty = _function("Initializer", "apply", lambda: b"{}")
+            return grouped.aggregate(empty, _function("Aggregator", "apply", _counted_in_a_row), library.stored(name))
         case "join", [stream, table]:
             return stream.join(table, _function("ValueJoiner", "apply", _joined), named_join())
         case word, [stream, other] if word in JOINED_WITHIN:

@@ -424,6 +424,26 @@ def test_a_class_with_state_does_what_a_processor_of_the_library_does(
     assert compare(spark, jvm, steps, deleting) > 0
 
 
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        ("stream a; group_by_key; python_reduce; to_stream; to totals; stream b; map_values; group_by; "
+         "python_aggregate; to_stream; to sums", 1),
+        *(pytest.param(text, seed, marks=pytest.mark.soak) for seed in range(2, 40) for text in (
+            "stream a; group_by_key; python_aggregate; to_stream; to totals",
+            "stream a; group_by; python_reduce; to_stream; map_values; select_key; group_by_key; count; to_stream; counts; "
+            "to totals",
+            "stream a; stream b; merge 0; group_by; python_aggregate; to_stream; filter; to totals; @5 to all",
+        )),
+    ],
+)  # fmt: skip
+def test_functions_aggregate_as_those_of_the_library_do(spark: SparkSession, jvm: Any, text: str, seed: int) -> None:
+    """With deletions of keys that there are and are not, late records, and nulls as keys and values."""
+    steps = program(text)
+    records = late_records(seed, steps, 60)
+    assert compare(spark, jvm, steps, records) > 40
+
+
 @pytest.mark.parametrize("seed", seeds(3, 100))
 def test_the_store_of_a_class_has_the_bytes_of_the_library(jvm: Any, seed: int) -> None:
     """And its results their order. The state alone, without Spark. The library logs each put, and here the last one."""
