@@ -56,6 +56,7 @@ _OTHER_WORDS = {
     "key_serializer": "key_serde",
     "key_deserializer": "key_serde",
     "timestamp_extractor": "timestamp",
+    "initializer": "value",
     "app_id": "application_id",
     "schedule": "health_schedule",
 }

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
 
 from pyspark.sql import Row
 from streamplan.model.functions import PythonFunction
-from streamplan.model.operations import Process
+from streamplan.model.operations import AggregateFunction, Process, ReduceFunction
 from streamplan.model.processor import Processor
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import STRING
-from streamplan.spark.planning.process_state import ProcessState, RestoredProcessState
+from streamplan.spark.planning.process_state import AggregateFunctionState, ProcessState, RestoredProcessState
 
 from tests.support.join_task import Map, Variable
 
@@ -79,17 +79,41 @@ class ProcessTask:
         ttl: str | None = None,
         value: Json = VALUE,
     ) -> None:
-        self._value = value
         function = PythonFunction(processor.__qualname__, processor)
         columns = [tuple(Json(schema).fields.items()) for schema in (state, fields)]
-        self.operation = Process(function, "store", *columns, timer, ttl)
+        self._begin(Process(function, "store", *columns, timer, ttl), ProcessState, value)
+
+    @classmethod
+    def reducing(cls, reducer: Callable[..., Any], value: Json = VALUE) -> Self:
+        """A task that reduces the values of each key."""
+        fields = tuple(value.fields.items())
+        function = PythonFunction(reducer.__qualname__, reducer)
+        return cls._aggregating(ReduceFunction(function, "store", fields, fields), value)
+
+    @classmethod
+    def aggregating(cls, initializer: Callable[..., Any], aggregator: Callable[..., Any], schema: str) -> Self:
+        """A task that aggregates the records of each key."""
+        fields = tuple(Json(schema).fields.items())
+        functions = [PythonFunction(each.__qualname__, each) for each in (initializer, aggregator)]
+        return cls._aggregating(
+            AggregateFunction(functions[1], "store", fields, fields, initializer=functions[0]), VALUE
+        )
+
+    @classmethod
+    def _aggregating(cls, operation: Process, value: Json) -> Self:
+        task = cls.__new__(cls)
+        task._begin(operation, AggregateFunctionState, value)
+        return task
+
+    def _begin(self, operation: Process, of_task: type[ProcessState], value: Json) -> None:
+        self.operation, self._of_task, self._value = operation, of_task, value
         self.changelog: dict[str, tuple[dict[str, Any] | None, int]] = {}
         self.changes: list[tuple[bytes, bytes | None, int]] = []
         self._lose_state()
 
     def process(self, records: Iterable[Arrived]) -> list[Made]:
         """Process a micro-batch."""
-        state = ProcessState(self.operation, self._value, STRING, sweeps=True)
+        state = self._of_task(self.operation, self._value, STRING, sweeps=True)
         state.init(self._variables)  # type: ignore[arg-type]
         made = []
         for row in map(Row.asDict, state.handleInputRows((0,), iter(map(_row, records)), None)):

@@ -431,8 +431,8 @@ def test_a_class_with_state_does_what_a_processor_of_the_library_does(
          "python_aggregate; to_stream; to sums", 1),
         *(pytest.param(text, seed, marks=pytest.mark.soak) for seed in range(2, 40) for text in (
             "stream a; group_by_key; python_aggregate; to_stream; to totals",
-            "stream a; group_by; python_reduce; to_stream; map_values; select_key; group_by_key; count; to_stream; counts; "
-            "to totals",
+            "stream a; group_by; python_reduce; to_stream; map_values; select_key; group_by_key; count; to_stream; "
+            "counts; to totals",
             "stream a; stream b; merge 0; group_by; python_aggregate; to_stream; filter; to totals; @5 to all",
         )),
     ],

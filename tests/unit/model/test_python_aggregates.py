@@ -77,7 +77,8 @@ def test_names_and_numbers_are_those_of_the_expressions() -> None:
             table.to_stream().to("out")
         described.append(topology.describe())
     assert described[0] == described[1]
-    assert "KSTREAM-REDUCE-" in described[0] and "KSTREAM-AGGREGATE-" in described[0]
+    assert "KSTREAM-REDUCE-" in described[0]
+    assert "KSTREAM-AGGREGATE-" in described[0]
 
 
 def test_a_checkpoint_belongs_to_what_the_store_holds_and_not_to_the_functions(
@@ -155,7 +156,8 @@ def test_what_follows_a_mistake_has_no_faults_of_its_own(topology: Topology, gro
 
 def test_a_function_of_several_streams_is_refused(topology: Topology, grouped: KGroupedStream) -> None:
     grouped.cogroup(add)  # type: ignore[arg-type]
-    assert len(topology.faults) == 1 and topology.faults[0].message.startswith("cogroup: value is the function add")
+    (fault,) = topology.faults
+    assert fault.message.startswith("cogroup: value is the function add")
 
 
 @pytest.mark.parametrize(
