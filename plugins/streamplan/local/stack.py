@@ -69,7 +69,8 @@ class Stack:
         self.settings = settings
         self._report = report
         defaults = {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS, **schema_registry.DEFAULT_PORTS}
-        ports = Ports(settings.home / "stack.json", defaults)
+        self._ports_file = settings.home / "stack.json"
+        ports = Ports(self._ports_file, defaults)
         self.kafka = LocalKafka(
             settings,
             ports,
@@ -81,6 +82,11 @@ class Stack:
         )
         self.registry = LocalSchemaRegistry(settings, ports, environment=environment, wanted=with_registry)
         self.airflow = LocalAirflow(settings, ports, environment=environment, report=report)
+
+    @property
+    def was_started(self) -> bool:
+        """Whether it was ever started here. Jobs run without it, too: in a container, or on a worker of Airflow."""
+        return self._ports_file.exists()
 
     def up(self) -> None:
         """Start what is not running, and wait until all is healthy."""
@@ -139,7 +145,10 @@ class Stack:
         return stopped
 
     def states(self) -> list[ProcessState]:
-        """Return every process that should run, and every job that runs, with what is wrong with it now."""
+        """Return every process that should run here, and every job that runs, with what is wrong with it now.
+
+        Where the stack was never started, no process of it should run.
+        """
         faults = dict(self.airflow.faults())
         addresses = {airflow.API_SERVER: self.airflow.url}
         for node in NODES:
@@ -155,7 +164,8 @@ class Stack:
         # A job that has ended is not listed: it may be done, and Airflow knows.
         jobs = [name for name, ref in known.items() if processes.is_alive(ref)]
         registry = [schema_registry.PROCESS] if self.registry.is_used else []
-        names = dict.fromkeys([*(f"kafka-{node}" for node in NODES), *registry, *airflow.PROCESSES, *jobs])
+        stack = [*(f"kafka-{node}" for node in NODES), *registry, *airflow.PROCESSES] if self.was_started else []
+        names = dict.fromkeys([*stack, *jobs])
         states = []
         for name in names:
             ref = known.get(name)
