@@ -13,9 +13,14 @@ import json
 import os
 import re
 import shlex
+import shutil
+import socket
+import struct
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,6 +37,9 @@ PROJECT = settings.PROJECT
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 DOCKERFILE = (PROJECT / "Dockerfile").read_text()
 VARIABLE = re.compile(r"\$\{(\w+):\?[^}]+\}")
+"""One that must have a value."""
+PORT = re.compile(r"\$\{(\w+_PORT):-(\d+)\}")
+"""A port of this machine, and its default. Files that were written before there were such variables go on working."""
 SECRET = re.compile(r"password|secret|fernet_key|token(?!_callbacks)", re.IGNORECASE)
 
 
@@ -51,7 +59,7 @@ IMAGE_ENVIRONMENT = {
     if instruction == "ENV"
     for name, _, value in (pair.partition("=") for pair in shlex.split(arguments))
 }
-OURS = {name for name, service in SERVICES.items() if "build" in service}
+OURS = {name for name, service in SERVICES.items() if service["image"].startswith("streamplan:")}
 AIRFLOW = {name for name in OURS if name.startswith("airflow-")}
 WORKERS = {name for name in OURS if name.startswith("spark-worker-")}
 KAFKA = {name for name, service in SERVICES.items() if service["image"].startswith("apache/kafka")}
@@ -63,7 +71,8 @@ ONE_SHOT = {name for name, service in SERVICES.items() if service["restart"] == 
 
 def environment(service: str) -> dict[str, str]:
     """What a container of the service sees: the image's variables and Compose's, with every secret set to ``x``."""
-    own = {name: VARIABLE.sub("x", value) for name, value in SERVICES[service].get("environment", {}).items()}
+    given = SERVICES[service].get("environment", {})
+    own = {name: PORT.sub(r"\2", VARIABLE.sub("x", value)) for name, value in given.items()}
     return (IMAGE_ENVIRONMENT if service in OURS else {}) | own
 
 
@@ -85,7 +94,8 @@ def networks(service: str) -> set[str]:
 
 def published(service: str) -> dict[int, int]:
     """Host port by the container's port."""
-    return {int(inner): int(outer) for _, outer, inner in (text.split(":") for text in SERVICES[service]["ports"])}
+    ports = (PORT.sub(r"\2", text).split(":") for text in SERVICES[service]["ports"])
+    return {int(inner): int(outer) for _, outer, inner in ports}
 
 
 def listeners(service: str, variable: str) -> dict[str, tuple[str, int]]:
@@ -150,6 +160,39 @@ def test_volumes_of_our_image_belong_to_its_user() -> None:
     assert {workdir, IMAGE_ENVIRONMENT["AIRFLOW_HOME"]} <= set(owned)
 
 
+def test_one_service_builds_the_image_and_the_others_name_it() -> None:
+    """With several builds of one name each service has an image of its own, and the tag is one of them at random."""
+    builders = {name for name, service in SERVICES.items() if "build" in service}
+    assert len(builders) == 1
+    [builder] = builders
+    assert builder in OURS
+    assert "profiles" not in SERVICES[builder], "its image would not be built with another profile"
+    assert {SERVICES[name].get("pull_policy") for name in OURS} == {"never"}, "no registry has it"
+
+
+def test_who_shares_a_namespace_is_restarted_with_its_owner() -> None:
+    sharing = {name: service["pid"] for name, service in SERVICES.items() if "pid" in service}
+    assert sharing
+    for name, pid in sharing.items():
+        owner = pid.removeprefix("service:")
+        assert SERVICES[name]["depends_on"][owner].get("restart") is True, name
+
+
+def test_every_service_has_time_to_stop_and_is_told_to() -> None:
+    """A process with the pid 1 ignores each signal that it has no handler for. An init takes this pid."""
+    for name, service in SERVICES.items():
+        if name not in ONE_SHOT:
+            seconds = re.fullmatch(r"(\d+)s", service.get("stop_grace_period", "10s"))
+            assert seconds, name
+            assert int(seconds[1]) > 120, f"{name}: Airflow's API server waits 120 s for requests that do not end"
+        if name in OURS:
+            assert service.get("init") is True or "pid" in service, name
+            assert isinstance(service["command"], list), "a string is run by a shell that keeps the signal"
+            if service["command"][0] == "sh" and name not in ONE_SHOT:
+                assert re.search(r"^\s*exec ", service["command"][-1], re.MULTILINE), name
+    assert {instruction for instruction, _ in INSTRUCTIONS} & {"ENTRYPOINT", "CMD"} == set()
+
+
 def test_every_service_that_stays_is_watched_and_restarted() -> None:
     for name, service in SERVICES.items():
         assert ("healthcheck" in service) == (name not in ONE_SHOT), name
@@ -182,9 +225,10 @@ def test_publishes_on_loopback_alone_and_no_port_twice() -> None:
         ports = [port for service in active for port in service.get("ports", [])]
         assert ports
         for port in ports:
-            assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)
-        outer = [port.split(":")[1] for port in ports]
-        assert len(set(outer)) == len(outer)
+            assert re.fullmatch(rf"127\.0\.0\.1:{PORT.pattern}:\d+", port), f"{port}: the port of this machine is fixed"
+        for number in (1, 2):  # variables and defaults
+            outer = [match[number] for port in ports if (match := PORT.search(port))]
+            assert len(set(outer)) == len(outer) == len(ports)
     assert not any(service.get("network_mode") == "host" or "privileged" in service for service in SERVICES.values())
 
 
@@ -196,15 +240,18 @@ def test_holds_no_secret() -> None:
             if "://" in value and (password := re.search(r"://[^/@\s]*:([^/\s]*)@", value)):
                 assert VARIABLE.fullmatch(password[1]), f"{name}: {variable}"
     text = COMPOSE_FILE.read_text()
-    # Every reference insists on a value: none has a default, none may be empty.
-    assert len(VARIABLE.findall(text)) == len(re.findall(r"(?<!\$)\$(?!\$)", text))
+    # Every reference but a port insists on a value: none has a default, none may be empty.
+    assert len([*VARIABLE.findall(text), *PORT.findall(text)]) == len(re.findall(r"(?<!\$)\$(?!\$)", text))
 
 
 def test_env_example_names_exactly_what_is_required() -> None:
     lines = (PROJECT / ".env.example").read_text().splitlines()
     assigned = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     assert assigned.pop("COMPOSE_PROFILES") == "${BROKERS}"
-    assert set(assigned) == set(VARIABLE.findall(COMPOSE_FILE.read_text()))
+    text = COMPOSE_FILE.read_text()
+    ports = {name: assigned.pop(name) for name in list(assigned) if name.endswith("_PORT")}
+    assert set(ports.items()) == set(PORT.findall(text)), "an example that differs from the default"
+    assert set(assigned) == set(VARIABLE.findall(text))
     assert assigned.pop("BROKERS") in PROFILES
     assert set(assigned.values()) == {""}, "an example's secret would be used"
     ignored = (PROJECT / ".gitignore").read_text().splitlines()
@@ -215,10 +262,12 @@ def test_the_commands_of_env_example_write_every_value(tmp_path: Path) -> None:
     example = (PROJECT / ".env.example").read_text()
     (tmp_path / ".env.example").write_text(example)
     commands = "\n".join(line.removeprefix("#   ") for line in example.splitlines()[2:6])
+    ports = dict(PORT.findall(COMPOSE_FILE.read_text()))
     subprocess.run(["sh", "-euc", commands], cwd=tmp_path, check=True)
     written = (tmp_path / ".env").read_text().splitlines()
     values = dict(line.split("=", 1) for line in written if line and not line.startswith("#"))
-    assert set(values) == {"COMPOSE_PROFILES", *VARIABLE.findall(COMPOSE_FILE.read_text())}
+    assert set(values) == {"COMPOSE_PROFILES", *VARIABLE.findall(COMPOSE_FILE.read_text()), *ports}
+    assert {name: values[name] for name in ports} == ports
     assert all(values.values())
     assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
 
@@ -345,13 +394,18 @@ def test_listeners_of_a_broker_agree(name: str) -> None:
     assert advertised[internal] == (name, bound[internal][1])
     (outer,) = set(advertised) - {internal}
     assert advertised[outer] == ("localhost", published(name)[bound[outer][1]])
+    [port] = SERVICES[name]["ports"]
+    told = SERVICES[name]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert PORT.findall(told) == PORT.findall(port), "a client of this machine would be sent to another port"
 
     voter, _, address = variables["KAFKA_CONTROLLER_QUORUM_VOTERS"].partition("@")
     host, port = address.split(":")
     assert environment(host)["KAFKA_NODE_ID"] == voter
     assert listeners(host, "KAFKA_LISTENERS")[controller][1] == int(port)
 
-    assert option(" ".join(SERVICES[name]["healthcheck"]["test"]), "bootstrap-server") == f"{name}:{bound[internal][1]}"
+    *_, check, host = SERVICES[name]["healthcheck"]["test"]
+    assert host == name
+    assert re.findall(r"/dev/tcp/\$\$0/(\d+)", check) == [str(bound[internal][1])]
 
 
 def test_addresses_in_health_checks_and_urls_are_served() -> None:
@@ -360,11 +414,13 @@ def test_addresses_in_health_checks_and_urls_are_served() -> None:
         "spark-master": int(option(command("spark-master"), "webui-port")),
         "airflow-api-server": int(environment("airflow-api-server")["AIRFLOW__API__PORT"]),
     }
-    named = set(re.findall(r"http://([a-z][\w.-]*):(\d+)", yaml.safe_dump(SERVICES)))
+    named = set(re.findall(r"http://([a-z][\w.-]*):(\d+)", PORT.sub(r"\2", yaml.safe_dump(SERVICES))))
     (outer,) = published("airflow-api-server").values()
     assert named == {(host, str(port)) for host, port in served.items()} | {("localhost", str(outer))}
+    [port] = SERVICES["airflow-api-server"]["ports"]
     for name in AIRFLOW:
         assert environment(name)["AIRFLOW__API__BASE_URL"] == f"http://localhost:{outer}"
+        assert PORT.findall(SERVICES[name]["environment"]["AIRFLOW__API__BASE_URL"]) == PORT.findall(port)
     for host, port in served.items():
         assert port in published(host)
 
@@ -536,6 +592,142 @@ def test_the_password_from_the_environment_becomes_the_file_that_airflow_reads(t
     assert done.stdout == "api-server unset\n"
     assert json.loads(passwords.read_text()) == {"admin": 'a "quoted" $ecret\\'}
     assert passwords.stat().st_mode & 0o077 == 0
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    """A program that listens on a port of this machine, and accepts what comes."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def run_ports_script(tmp_path: Path, dotenv: str, *, held_by_us: int = 0, **shell: str) -> tuple[int, str]:
+    """Run ``compose/ports.sh`` in a copy, with a stand-in for ``docker`` that tells the ports of the deployment."""
+    project, programs = tmp_path / "a clone", tmp_path / "bin"
+    (project / "compose").mkdir(parents=True, exist_ok=True)
+    programs.mkdir(exist_ok=True)
+    for name in ("docker-compose.yml", "compose/ports.sh"):
+        shutil.copy(PROJECT / name, project / name)
+    (project / ".env").write_text(dotenv)
+    docker = programs / "docker"
+    publishers = [{"URL": "127.0.0.1", "TargetPort": 8080, "PublishedPort": held_by_us, "Protocol": "tcp"}]
+    said = json.dumps({"Name": "streamplan-airflow-api-server-1", "Publishers": publishers}, separators=(",", ":"))
+    docker.write_text(f"#!/bin/sh\n[ \"$*\" = 'compose ps --format json' ] || exit 9\necho '{said}'\n")
+    docker.chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(project / "compose" / "ports.sh")],
+        cwd=tmp_path,
+        env={"PATH": os.pathsep.join([str(programs), os.environ["PATH"]]), **shell},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+def free_ports() -> dict[str, str]:
+    """A free port for each variable. All are open at once, so that they differ."""
+    names = sorted(dict(PORT.findall(COMPOSE_FILE.read_text())))
+    with ExitStack() as stack:
+        opened = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in names]
+        return {name: str(each.getsockname()[1]) for name, each in zip(names, opened, strict=True)}
+
+
+@pytest.mark.parametrize("name", ["AIRFLOW_PORT", "SPARK_PORT", "KAFKA_1_PORT", "KAFKA_2_PORT"])
+@pytest.mark.parametrize("place", [".env", "quoted in .env", "shell"])
+def test_a_port_that_another_program_holds_is_told_before_the_build(
+    tmp_path: Path, server: socket.socket, name: str, place: str
+) -> None:
+    taken = str(server.getsockname()[1])
+    written = free_ports() | ({name: taken} if place == ".env" else {})
+    dotenv = "".join(f"{variable}={port}\n" for variable, port in written.items())
+    if place == "quoted in .env":
+        dotenv += f'{name}="{taken}"\n'
+    status, said = run_ports_script(tmp_path, dotenv, **({name: taken} if place == "shell" else {}))
+    assert status == 1
+    assert f"Port {taken} is taken by another program. Set {name} in .env" in said
+    assert len(said.splitlines()) == 1
+    assert run_ports_script(tmp_path, dotenv, held_by_us=int(taken), **({name: taken} if place == "shell" else {})) == (
+        0,
+        "",
+    )
+
+
+def test_free_ports_are_no_fault_and_one_port_for_two_services_is(tmp_path: Path) -> None:
+    ports = free_ports()
+    assert run_ports_script(tmp_path, "".join(f"{name}={port}\n" for name, port in ports.items())) == (0, "")
+    ports["SPARK_PORT"] = ports["AIRFLOW_PORT"]
+    status, said = run_ports_script(tmp_path, "".join(f"{name}={port}\n" for name, port in ports.items()))
+    assert status == 1
+    assert f"Port {ports['SPARK_PORT']} of SPARK_PORT is that of another service" in said
+
+
+def test_the_check_of_ports_stands_before_the_build_in_every_description() -> None:
+    for page in (COMPOSE_FILE, PROJECT / "docs" / "deploy.md"):
+        text = page.read_text()
+        assert 0 < text.index("bash compose/ports.sh") < text.index("docker compose up --build"), page
+
+
+def broker_check(name: str, port: int) -> subprocess.Popen[bytes]:
+    """Start a broker's own health check against a port of this machine."""
+    program, *arguments, script, _ = SERVICES[name]["healthcheck"]["test"][1:]
+    script = script.replace("$$", "$").replace("/9092", f"/{port}")
+    return subprocess.Popen([program, *arguments, script, "127.0.0.1"], stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("name", sorted(KAFKA))
+def test_a_broker_that_listens_and_answers_is_healthy_and_one_that_does_not_listen_is_not(
+    name: str, server: socket.socket
+) -> None:
+    assert SERVICES[name]["healthcheck"]["test"][0] == "CMD"
+    check = broker_check(name, server.getsockname()[1])
+    answering, _ = server.accept()
+    with answering:
+        if name not in SECURED:
+            # Kafka's protocol: size, api_key 18 (ApiVersions), api_version 0, correlation_id 1, no client_id.
+            assert answering.recv(14, socket.MSG_WAITALL) == struct.pack(">ihhih", 10, 18, 0, 1, -1)
+            answering.sendall(struct.pack(">iihi", 10, 1, 0, 0))
+        assert check.wait(timeout=60) == 0
+    port = server.getsockname()[1]
+    server.close()
+    assert broker_check(name, port).wait(timeout=60) != 0
+
+
+@pytest.mark.parametrize("name", sorted(KAFKA - SECURED))
+def test_a_broker_that_only_accepts_connections_is_not_healthy(name: str, server: socket.socket) -> None:
+    check = broker_check(name, server.getsockname()[1])
+    answering, _ = server.accept()
+    answering.recv(14, socket.MSG_WAITALL)
+    answering.close()
+    assert check.wait(timeout=60) != 0
+
+
+def test_health_checks_of_brokers_start_no_java() -> None:
+    for name in KAFKA:
+        assert not re.search(r"java|kafka-[a-z-]+\.sh|/opt/kafka", " ".join(SERVICES[name]["healthcheck"]["test"])), (
+            name
+        )
+
+
+def test_files_of_a_clone_with_umask_077_are_readable_in_the_image(tmp_path: Path) -> None:
+    """The Dockerfile's own instruction after the last COPY is run on such files. COPY keeps the mode of the files."""
+    copied = [rest.split()[:-1] for name, rest in INSTRUCTIONS if name == "COPY"]
+    directories = {path.rstrip("/") for sources in copied for path in sources if path.endswith("/")}
+    last = max(index for index, (name, _) in enumerate(INSTRUCTIONS) if name == "COPY")
+    user = next(index for index, (name, _) in enumerate(INSTRUCTIONS) if name == "USER")
+    for directory in directories:
+        (tmp_path / directory / "inner").mkdir(parents=True)
+        for path in (tmp_path / directory / "module.py", tmp_path / directory / "inner" / "module.py"):
+            path.touch()
+            path.chmod(0o600)
+        (tmp_path / directory / "inner").chmod(0o700)
+        (tmp_path / directory).chmod(0o700)
+    for name, command_line in INSTRUCTIONS[last + 1 : user]:
+        if name == "RUN":
+            subprocess.run(["sh", "-euc", command_line], cwd=tmp_path, check=True)
+    for directory in directories:
+        for path in (tmp_path / directory, *(tmp_path / directory).rglob("*")):
+            assert path.stat().st_mode & 0o007 == (0o005 if path.is_dir() else 0o004), path
 
 
 def test_dockerfile_copies_what_exists_and_is_not_ignored() -> None:
