@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.configuration import conf
+from airflow.sdk.configuration import conf, get_custom_secret_backend
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from streamplan.errors import Refused
+from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.connection_properties import SERVERS, TOKEN_CALLBACK
 from streamplan.kafka.given_properties import parse_json
@@ -19,16 +21,44 @@ def connection(name: str) -> Connection:
 
     Raises:
         Refused: There is no such connection. A retry would not define it.
+        StreamplanError: It may be where a secrets backend could not look.
     """
     try:
         return BaseHook.get_connection(name)
     except AirflowNotFoundException as error:
-        raise Refused(
+        raise _not_found(name) from error
+
+
+def _not_found(name: str) -> StreamplanError:
+    failure = backend_failure(name)
+    if failure:
+        return StreamplanError(
             f"connection {name}",
             expected="a connection with this id",
-            observed="none",
-            remedy=f"Add it under Admin, Connections, or as AIRFLOW_CONN_{name.upper()}.",
-        ) from error
+            observed=failure,
+            remedy="Mend what the secrets backend reports. Airflow itself says only that there is no such connection.",
+        )
+    return Refused(
+        f"connection {name}",
+        expected="a connection with this id",
+        observed="none",
+        remedy=f"Add it under Admin, Connections, or as AIRFLOW_CONN_{name.upper()}.",
+    )
+
+
+def backend_failure(name: str) -> str:
+    """Return why the secrets backend of Airflow's configuration cannot look for a connection; empty where it can.
+
+    Airflow logs this at the level DEBUG, goes on with its own places, and then says that there is no connection.
+    """
+    backend = None
+    try:
+        backend = get_custom_secret_backend(worker_mode=True)
+        if backend is not None:
+            backend.get_connection(conn_id=name)
+    except Exception as error:  # noqa: BLE001  a secrets backend raises what it likes, and this tells it
+        return f"{type(backend).__name__ if backend is not None else 'secrets backend'}: {error}"
+    return ""
 
 
 def brokers(pipeline: str) -> Brokers:
@@ -40,14 +70,23 @@ def brokers(pipeline: str) -> Brokers:
     Raises:
         Refused: There is no such pipeline or connection, the connection's extra names no ``bootstrap.servers``, or it
             cannot be followed.
+        StreamplanError: See :func:`connection`.
     """
     name = pipeline_named(pipeline).kafka_conn_id
     return brokers_in(name, connection(name))
 
 
 async def brokers_in_trigger(kafka_conn_id: str) -> Brokers:
-    """Return the brokers of a connection in a trigger, whose event loop must not wait for Airflow."""
-    return brokers_in(kafka_conn_id, await BaseHook.aget_connection(kafka_conn_id))
+    """Return the brokers of a connection in a trigger, whose event loop must not wait for Airflow.
+
+    Raises:
+        StreamplanError: See :func:`connection` and :func:`brokers_in`.
+    """
+    try:
+        found = await BaseHook.aget_connection(kafka_conn_id)
+    except AirflowNotFoundException as error:
+        raise await asyncio.to_thread(_not_found, kafka_conn_id) from error
+    return brokers_in(kafka_conn_id, found)
 
 
 def brokers_in(name: str, kafka: Connection) -> Brokers:

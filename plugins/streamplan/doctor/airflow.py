@@ -82,6 +82,8 @@ def judge_airflow(found: Mapping[str, Any], brokers: Brokers) -> Iterable[Findin
     yield ok("Airflow", f"{found['version']} with {found['executor']}, DAGs in {found['dags_folder']}")
     kafka_conn_id, spark_conn_id = found["conn_ids"]
     servers = None if found["kafka"] is None else found["kafka"].get("bootstrap.servers")
+    if failure := found.get("backend_failure"):
+        yield problem("secrets backend", failure, "Mend it: the connections that it has are not found.")
     if found["refused"]:
         yield problem(f"connection {kafka_conn_id}", *found["refused"])
     elif found["kafka"] is None:
@@ -124,7 +126,7 @@ def _collect(kafka_conn_id: str, spark_conn_id: str) -> Mapping[str, Any]:
     from airflow.configuration import conf
     from airflow.models.connection import Connection
 
-    from streamplan.airflow.connections import brokers_in
+    from streamplan.airflow.connections import backend_failure, brokers_in
 
     url = conf.get("api", "base_url", fallback="http://localhost:8080").rstrip("/")
     kafka, spark = (_connection(Connection, name) for name in (kafka_conn_id, spark_conn_id))
@@ -142,6 +144,7 @@ def _collect(kafka_conn_id: str, spark_conn_id: str) -> Mapping[str, Any]:
         "conn_ids": (kafka_conn_id, spark_conn_id),
         "kafka": followed,  # with its secrets, which our parent alone reads
         "refused": refused,
+        "backend_failure": backend_failure(kafka_conn_id),
         "spark": spark and (spark.host or ""),
         "plugin": any(plugin["name"] == _PLUGIN for plugin in plugins_manager.get_plugin_info()),
         "url": url,

@@ -26,6 +26,7 @@ AIRFLOW: Mapping[str, Any] = {
     "conn_ids": ("kafka_default", "spark_default"),
     "kafka": {"bootstrap.servers": "kafka-1:9092", "ssl.key.password": "a-secret", "security.protocol": "SSL"},
     "refused": None,
+    "backend_failure": "",
     "spark": "local[3,4]",
     "plugin": True,
     "url": "http://localhost:8080",
@@ -94,6 +95,10 @@ def test_an_airflow_that_is_ready() -> None:
             {"connection kafka_default": State.WARNING},
         ),
         ({"kafka": None, "refused": ["no addresses", "Name them."]}, {"connection kafka_default": State.PROBLEM}),
+        (
+            {"kafka": None, "backend_failure": "LocalFilesystemBackend: Permission denied: '/run/secrets/c.json'"},
+            {"secrets backend": State.PROBLEM, "connection kafka_default": State.PROBLEM},
+        ),
         ({"plugin": False}, {"plugin": State.PROBLEM}),
         ({"health": None}, {"Airflow's components": State.NOT_LOOKED}),
         (
@@ -103,4 +108,6 @@ def test_an_airflow_that_is_ready() -> None:
     ],
 )
 def test_what_is_missing_in_airflow_is_named(changed: Mapping[str, Any], expected: Mapping[str, State]) -> None:
-    assert states(judge_airflow({**AIRFLOW, **changed}, Brokers("kafka-1:9092"))) == expected
+    found = list(judge_airflow({**AIRFLOW, **changed}, Brokers("kafka-1:9092")))
+    assert states(found) == expected
+    assert changed.get("backend_failure", "") in "".join(finding.text for finding in found)
