@@ -27,7 +27,7 @@ RUN export STREAMPLAN_CACHE=/tmp/cache STREAMPLAN_HOME=/tmp/cache \
 COPY dags/ dags/
 COPY jobs/ jobs/
 # A clone that was made with umask 077 is readable to its owner alone, and COPY keeps that. (COPY --chmod needs BuildKit.)
-RUN chmod -R a+rX dags jobs plugins
+RUN chmod -R a+rX dags jobs plugins requirements.txt
 
 ENV STREAMPLAN_JARS=/opt/streamplan/jars \
     AIRFLOW_HOME=/opt/airflow \

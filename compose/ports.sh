@@ -9,11 +9,17 @@ from_file() {
   [ ! -f .env ] || sed -n "s/^$1=//p" .env | tail -n 1 | tr -d "\"'\r "
 }
 
+value_of() {
+  # As Compose does: the shell's value before that of .env, and the last of several there.
+  echo "${!1:-$(from_file "$1")}"
+}
+
+brokers=$(value_of BROKERS)
 seen=' '
 faults=0
 while IFS=: read -r variable default; do
-  # As Compose does: the shell's value before that of .env, and the last of several there.
-  value=${!variable:-$(from_file "$variable")}
+  case $brokers$variable in ownKAFKA_*) continue ;; esac # no broker of this file runs
+  value=$(value_of "$variable")
   port=${value:-$default}
   case $seen in
     *" $port "*)

@@ -662,6 +662,13 @@ def test_free_ports_are_no_fault_and_one_port_for_two_services_is(tmp_path: Path
     assert f"Port {ports['SPARK_PORT']} of SPARK_PORT is that of another service" in said
 
 
+def test_the_ports_of_brokers_are_free_to_others_where_you_have_your_own(tmp_path: Path, server: socket.socket) -> None:
+    ports = free_ports() | {"KAFKA_1_PORT": str(server.getsockname()[1])}
+    dotenv = "".join(f"{name}={port}\n" for name, port in ports.items())
+    assert run_ports_script(tmp_path, f"BROKERS=own\n{dotenv}") == (0, "")
+    assert run_ports_script(tmp_path, f"BROKERS=plain\n{dotenv}")[0] == 1
+
+
 def test_the_check_of_ports_stands_before_the_build_in_every_description() -> None:
     for page in (COMPOSE_FILE, PROJECT / "docs" / "deploy.md"):
         text = page.read_text()
@@ -713,21 +720,21 @@ def test_files_of_a_clone_with_umask_077_are_readable_in_the_image(tmp_path: Pat
     """The Dockerfile's own instruction after the last COPY is run on such files. COPY keeps the mode of the files."""
     copied = [rest.split()[:-1] for name, rest in INSTRUCTIONS if name == "COPY"]
     directories = {path.rstrip("/") for sources in copied for path in sources if path.endswith("/")}
+    files = {path for sources in copied for path in sources} - {f"{directory}/" for directory in directories}
     last = max(index for index, (name, _) in enumerate(INSTRUCTIONS) if name == "COPY")
     user = next(index for index, (name, _) in enumerate(INSTRUCTIONS) if name == "USER")
     for directory in directories:
         (tmp_path / directory / "inner").mkdir(parents=True)
-        for path in (tmp_path / directory / "module.py", tmp_path / directory / "inner" / "module.py"):
-            path.touch()
-            path.chmod(0o600)
         (tmp_path / directory / "inner").chmod(0o700)
+        files |= {f"{directory}/module.py", f"{directory}/inner/module.py"}
         (tmp_path / directory).chmod(0o700)
+    for file in files:
+        (tmp_path / file).touch(mode=0o600)
     for name, command_line in INSTRUCTIONS[last + 1 : user]:
         if name == "RUN":
             subprocess.run(["sh", "-euc", command_line], cwd=tmp_path, check=True)
-    for directory in directories:
-        for path in (tmp_path / directory, *(tmp_path / directory).rglob("*")):
-            assert path.stat().st_mode & 0o007 == (0o005 if path.is_dir() else 0o004), path
+    for path in tmp_path.rglob("*"):
+        assert path.stat().st_mode & 0o007 == (0o005 if path.is_dir() else 0o004), path
 
 
 def test_dockerfile_copies_what_exists_and_is_not_ignored() -> None:
