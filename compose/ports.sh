@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 held_by_us=" $(docker compose ps --format json | grep -o '"PublishedPort": *[0-9]*' | grep -o '[0-9]*$' | tr '\n' ' ' || true)"
 from_file() {
-  [ ! -f .env ] || sed -n "s/^$1=//p" .env | tail -n 1 | tr -d "\"'\r "
+  [ ! -f .env ] || sed -n "s/ #.*//; s/^$1=//p" .env | tail -n 1 | tr -d "\"'\r "
 }
 
 value_of() {

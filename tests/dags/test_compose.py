@@ -642,7 +642,7 @@ def test_a_port_that_another_program_holds_is_told_before_the_build(
     written = free_ports() | ({name: taken} if place == ".env" else {})
     dotenv = "".join(f"{variable}={port}\n" for variable, port in written.items())
     if place == "quoted in .env":
-        dotenv += f'{name}="{taken}"\n'
+        dotenv += f'{name}="{taken}" # mine\n'
     status, said = run_ports_script(tmp_path, dotenv, **({name: taken} if place == "shell" else {}))
     assert status == 1
     assert f"Port {taken} is taken by another program. Set {name} in .env" in said
