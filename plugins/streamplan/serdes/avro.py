@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplan.judged import judged_constructor
@@ -27,6 +28,7 @@ from streamplan.serdes.schema_serde import (
     declared_file,
     declared_text,
     rejecting,
+    text_of_file,
 )
 from streamplan.serdes.schema_source import WrittenSchema
 from streamplan.serdes.schema_text import is_json, plain_json
@@ -53,22 +55,28 @@ class Avro(SchemaSerde):
         topic: The topic that the values are in, for the name of the schema's subject. It is not declared either.
         record: The name of the record where the schema has several types, as ``Order``, or ``shop.Order`` if several
             namespaces have one. It is not needed for the only record of a file.
+        references: A file with types that the schema names and does not define, or several. What is kept, and
+            registered, is one schema that contains the types that the record names, as a class in Java has it.
     """
 
     record: InitVar[str] = ""
+    references: InitVar[str | Sequence[str]] = ()
 
     schema_format: ClassVar[str] = "AVRO"
     title: ClassVar[str] = "Avro"
 
-    def __post_init__(self, record: str) -> None:
+    def __post_init__(self, record: str, references: str | Sequence[str]) -> None:
+        named = [references] if isinstance(references, str) else references
+        paths = [declared_file(each) for each in named]
+
         def judged(text: str) -> str:
-            chosen = chosen_record(text, record)
+            chosen = chosen_record(text, record, tuple(_text_of_reference(path) for path in paths))
             parse_record(chosen)
             return chosen
 
         if not is_json(self.schema):
             object.__setattr__(self, "schema", declared_text(declared_file(self.schema), judged))
-        elif record or plain_json(self.schema) != self.schema or self.schema.lstrip().startswith("["):
+        elif record or paths or plain_json(self.schema) != self.schema or self.schema.lstrip().startswith("["):
             try:
                 text = judged(self.schema)
             except ValueError as error:  # the property `fields` says it, with the line of the declaration
@@ -133,6 +141,16 @@ def text_of_record(data: bytes, written: WrittenSchema) -> str | None:
     except (SchemaParseException, UnknownType, ArithmeticError, *_NO_SCHEMA):
         return None
     return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def _text_of_reference(path: Path) -> str:
+    """Return the schemas of a file that a declaration names by ``references=``. The fault of a file has its path."""
+    try:
+        text = text_of_file(path)
+        parse_json(text)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"references={str(path)!r}: {error}") from error
+    return text
 
 
 @lru_cache(maxsize=1024)

@@ -54,6 +54,7 @@ class NamedTypes:
 
     def __init__(self, text: str, references: tuple[str, ...] = ()) -> None:
         self.named: dict[str, tuple[Any, str]] = {}
+        self._earlier: list[tuple[str, tuple[Any, str]]] = []
         for reference in references:
             self._collect(parse_json(reference), "")
         self.root = parse_json(text)
@@ -67,6 +68,8 @@ class NamedTypes:
             return
         if schema.get("type") in NAMED:
             name, inner = full_name(schema, namespace)
+            if name in self.named:
+                self._earlier.append((name, self.named[name]))
             self.named[name] = schema, namespace
             namespace = inner
         for part in ("type", "items", "values"):
@@ -80,11 +83,19 @@ class NamedTypes:
         if isinstance(schema, dict) and not isinstance(schema.get("type"), str):
             return self.resolved(schema.get("type"), namespace)
         name = schema.get("type") if isinstance(schema, dict) else schema
-        if isinstance(name, str):
-            for full in (f"{namespace}.{name}", name):
-                if full in self.named:
-                    return self.named[full]
+        if isinstance(name, str) and (full := self.full_name_of(name, namespace)):
+            return self.named[full]
         return ({"type": schema} if isinstance(schema, str) else schema), namespace
+
+    def full_name_of(self, name: str, namespace: str) -> str | None:
+        """Return the full name of the type that a name means where it stands; None where it means none of them.
+
+        Args:
+            name: The name. One with a dot is a full name.
+            namespace: The namespace of what it stands in.
+        """
+        within = f"{namespace}.{name}" if namespace and "." not in name else name
+        return within if within in self.named else name if name in self.named else None
 
     def records(self, name: str = "") -> list[str]:
         """Return the full names of the records of this name, with a namespace or without; of all without a name."""
@@ -93,22 +104,25 @@ class NamedTypes:
             full for full in found if full.rpartition(".")[2] == name
         ]
 
+    def contradicted(self) -> list[str]:
+        """Return the full names of the types with several definitions that differ."""
+        return [name for name, defined in self._earlier if self._contained(*defined, set()) != self.contained(name)]
+
     def contained(self, name: str) -> Any:
         """Return a named type with the types in it that it names, each where it is named first.
 
         Args:
             name: Its full name.
         """
-        return self._contained(name, "", set())
+        return self._contained(*self.named[name], set())
 
     def _contained(self, schema: Any, namespace: str, seen: set[str]) -> Any:
         if isinstance(schema, list):
             return [self._contained(branch, namespace, seen) for branch in schema]
         if isinstance(schema, str):
-            names = [full for full in (f"{namespace}.{schema}", schema) if full in self.named]
-            if not names:
+            if (full := self.full_name_of(schema, namespace)) is None:
                 return schema
-            schema, namespace = self.named[names[0]]
+            schema, namespace = self.named[full]
         if not isinstance(schema, dict):
             return schema
         found = dict(schema)

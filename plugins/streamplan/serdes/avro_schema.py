@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from streamplan.errors import did_you_mean
 from streamplan.serdes.avro_names import NamedTypes, default_of, full_name, parse_json
 from streamplan.serdes.avro_values import (
     DAY,
@@ -78,37 +79,47 @@ def parse_record(text: str) -> RecordSchema:
     return RecordSchema(name, dict(part.type.fields), without_logical_types(schema), part.read, part.write)
 
 
-def chosen_record(text: str, name: str) -> str:
+def chosen_record(text: str, name: str, references: tuple[str, ...] = ()) -> str:
     """Return the schema of one record of a text that defines several types.
 
     Args:
         text: A type, or several in an array. A type may name others before and behind it.
         name: The record, with its namespace or without; empty for the only one that stands there.
+        references: Texts with further types, which the text may name.
 
     Returns:
         The text itself where the record is all of it; else a schema that contains all that it names.
 
     Raises:
-        ValueError: There is no such record, or there are several.
+        ValueError: There is no such record, or there are several. Or a type has two definitions.
     """
     plain = plain_json(text).strip() if plain_json(text) != text else text
-    if not name and not isinstance(parse_json(plain), list):
+    if not name and not references and not isinstance(parse_json(plain), list):
         return plain
-    types = NamedTypes(plain)
+    types = NamedTypes(plain, references)
+    if contradicted := types.contradicted():
+        raise ValueError(f"the type {contradicted[0]} is defined twice, and not in the same way")
     if name:
         found = types.records(name)
     else:
-        found = [full for full in types.records() if any(types.named[full][0] is each for each in types.root)]
+        roots = types.root if isinstance(types.root, list) else [types.root]
+        found = [full for full in types.records() if any(types.named[full][0] is each for each in roots)]
     if len(found) != 1:
-        listed = f"its records are {', '.join(types.records()) or 'none'}"
-        if not name:
-            raise ValueError(
-                f"{'it has several types: name one by record=' if found else 'it has no record'}; {listed}"
-            )
-        raise ValueError(f"it has {'several records' if found else 'no record'} named {name}: {listed}")
-    if types.named[found[0]][0] is types.root:
+        raise ValueError(_not_one(name, found, types.records()))
+    if types.named[found[0]][0] is types.root and not references:
         return plain
     return json.dumps(types.contained(found[0]), ensure_ascii=False)
+
+
+def _not_one(name: str, found: list[str], records: list[str]) -> str:
+    """Return why a name, or none, does not choose one of the records."""
+    listed = f"its records are {', '.join(records) or 'none'}"
+    if not name:
+        return f"{'it has several types: name one by record=' if found else 'it has no record'}; {listed}"
+    if found:
+        return f"it has several records named {name}: {listed}. Name one with its namespace"
+    question = did_you_mean(name, records if "." in name else [full.rpartition(".")[2] for full in records])
+    return f"it has no record named {name}: {listed}. {question}".removesuffix(". ")
 
 
 def without_logical_types(schema: Any) -> Any:
@@ -195,7 +206,8 @@ class _Parser:
         found = full if full in self._named else name
         if found not in self._named:
             raise ValueError(
-                f"{_place(path)}: {name!r} is no type of Avro, and the schema defines no type of that name"
+                f"{_place(path)}: {name!r} is no type of Avro, and the schema defines no type of that name. "
+                "A file that defines it is named by references="
             )
         if (part := self._named[found]) is None:
             raise ValueError(f"{_place(path)}: {name} contains itself. A field cannot have a recursive type")

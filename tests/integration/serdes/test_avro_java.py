@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from streamplan.serdes.serde import Undecodable
 from streamplan.spark.submit import pyspark_home
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
+from tests.support.avro_files import file_with_types
 from tests.support.kafka_streams import java_with
 
 PREFIX_BYTES = 5
@@ -163,3 +165,33 @@ def test_other_schemas_are_read_as_java_reads_them(
             serde_of(declared, written).decode(data)
     else:
         assert serde_of(declared, written).decode(data) == expected
+
+
+def of_classes(jvm: Any, file: str) -> dict[str, str]:
+    """Return by name the schemas that the classes of a file's records have in Java."""
+    parser = jvm.org.apache.avro.Schema.Parser()
+    parser.parse(file)
+    types = parser.getTypes().items()
+    return {name: str(each.toString()) for name, each in types if each.getType().getName() == "record"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_registered_of_a_file_with_several_types_is_what_a_class_of_java_has(jvm: Any, seed: int) -> None:
+    random = Random(seed)
+    types = file_with_types(random)
+    shuffled = json.dumps(random.sample(types, len(types)))
+    for name, of_class in of_classes(jvm, json.dumps(types)).items():
+        declared = Avro(shuffled, record=name).schema
+        assert jvm.org.apache.avro.Schema.Parser().parse(declared).toString() == of_class
+
+
+def test_a_name_means_the_type_that_it_means_in_java(jvm: Any) -> None:
+    lines = [
+        json.loads(record(("number" if "." in name else "text", "int"), name=name))
+        for name in ("Line", "a.Line", "shop.a.Line", "shop.Line")
+    ]
+    for known, named in ((lines, "a.Line"), (lines, "Line"), (lines[:3], "Line"), (lines[:1], "Line")):
+        file = json.dumps([*known, json.loads(record(("line", named), ("lines", ["null", named])))])
+        declared = Avro(file, record="shop.Order").schema
+        of_class = of_classes(jvm, file)["shop.Order"]
+        assert jvm.org.apache.avro.Schema.Parser().parse(declared).toString() == of_class

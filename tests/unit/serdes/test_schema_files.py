@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import fastavro
@@ -19,6 +21,8 @@ from streamplan.serdes.json_schema import JsonSchema
 from streamplan.serdes.protobuf import Protobuf
 from streamplan.serdes.schema_source import WrittenSchema
 from streamplan.testing.declared_schemas import DeclaredSchemas
+
+from tests.support.avro_files import file_with_types
 
 PREFIX = b"\0\0\0\0\1"
 
@@ -238,6 +242,85 @@ def test_a_name_that_is_none_of_a_record_or_of_several_is_refused(tmp_path: Path
     for declared in (text, str(tmp_path / "all.avsc")):
         with pytest.raises(ValueError, match=reason):
             _ = Avro(declared, record=name).fields
+
+
+@pytest.mark.parametrize(
+    ("name", "question"),
+    [
+        ("order", "Did you mean Order?"),
+        ("Lnie", "Did you mean Line?"),
+        ("shops.Order", "Did you mean shop.Order?"),
+        ("Invoice", "its records are shop.Line, shop.Order"),
+        ("shop.Invoices.Paid", "its records are shop.Line, shop.Order"),
+    ],
+)
+def test_a_misspelt_record_is_guessed_where_one_is_near(name: str, question: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(question) + "$"):
+        _ = Avro(json.dumps([LINE, ORDER, STATE]), record=name).fields
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_record_of_any_file_with_several_types_is_as_fastavro_reads_it(seed: int) -> None:
+    random = Random(seed)
+    types = file_with_types(random)
+    parsed: Any = fastavro.parse_schema(types, {})
+    shuffled = random.sample(types, len(types))
+    expanded = {each["name"]: each for each in fastavro.schema.expand_schema(json.loads(json.dumps(types)))}
+    for each in parsed:
+        if each["type"] != "record":
+            continue
+        serde = Avro(json.dumps(shuffled), record=each["name"])
+        alone: Any = fastavro.parse_schema(json.loads(serde.schema), {})
+        assert serde.record_name == alone["name"] == each["name"]
+        assert fastavro.schema.expand_schema(json.loads(serde.schema)) == expanded[each["name"]]
+
+
+def test_a_type_with_two_definitions_is_refused_unless_they_are_equal() -> None:
+    other = {**LINE, "fields": [{"name": "sku", "type": "int"}]}
+    within = {"type": "record", "name": "shop.Box", "fields": [{"name": "line", "type": {**LINE, "namespace": "shop"}}]}
+    inherited = {name: each for name, each in LINE.items() if name != "namespace"}
+    with pytest.raises(ValueError, match=r"the type shop\.Line is defined twice, and not in the same way"):
+        _ = Avro(json.dumps([LINE, other, ORDER, STATE]), record="Order").fields
+    for box in (within, {**within, "fields": [{"name": "line", "type": inherited}]}):
+        assert Avro(json.dumps([LINE, box]), record="Box").fields == {"line": "struct<sku: string>"}
+
+
+def test_a_name_with_a_dot_is_a_full_name_also_within_a_namespace() -> None:
+    field = {"a": {"name": "a", "type": "int"}, "shop.a": {"name": "s", "type": "int"}}
+    short, long = ({**LINE, "namespace": each, "fields": [field[each]]} for each in field)
+    order = {"type": "record", "name": "shop.Order", "fields": [{"name": "line", "type": "a.Line"}]}
+    for types in ([short, long, order], [long, short, order]):
+        assert Avro(json.dumps(types), record="Order").fields == {"line": "struct<a: int>"}
+
+
+# -- a record of Avro in several files
+
+
+def test_files_that_name_types_of_each_other_are_one_schema(tmp_path: Path) -> None:
+    (tmp_path / "order.avsc").write_text(json.dumps(ORDER), encoding="utf-8")
+    (tmp_path / "line.avsc").write_text(f"// the lines\n{json.dumps(LINE)}", encoding="utf-8")
+    (tmp_path / "others.avsc").write_text("\ufeff" + json.dumps([STATE, OTHER]), encoding="utf-8")
+    references = [str(tmp_path / name) for name in ("others.avsc", "line.avsc")]
+    serde = Avro(str(tmp_path / "order.avsc"), references=references)
+    assert serde == Avro(json.dumps([LINE, ORDER, STATE]), record="Order")
+    assert serde == Avro(json.dumps(ORDER), references=references)
+    assert serde == Avro(str(tmp_path / "order.avsc"), record="shop.Order", references=references[::-1])
+    assert Avro(str(tmp_path / "line.avsc"), references=references[1]).fields == {"sku": "string"}
+
+
+def test_a_type_of_another_file_is_refused_with_the_word_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "order.avsc").write_text(json.dumps(ORDER), encoding="utf-8")
+    (tmp_path / "line.avsc").write_text(json.dumps(LINE)[:-1], encoding="utf-8")
+    order = str(tmp_path / "order.avsc")
+    with pytest.raises(ValueError, match=r"order\.avsc .*first: 'Line' is no type .* named by references="):
+        _ = Avro(order).fields
+    with pytest.raises(ValueError, match=r"references='.*line\.avsc': the schema is not JSON: .* line 1 column"):
+        _ = Avro(order, references=[str(tmp_path / "line.avsc")]).fields
+    for absent in ("gone.avsc", ""):
+        with pytest.raises(ValueError, match=rf"order\.avsc cannot be read: references='{tmp_path}/?{absent}': "):
+            _ = Avro(order, references=str(tmp_path / absent)).fields
+        with pytest.raises(ValueError, match=rf"references='{tmp_path}/?{absent}': "):
+            _ = Avro(json.dumps(ORDER), references=str(tmp_path / absent)).fields
 
 
 def test_a_schema_without_comments_is_kept_as_it_is(tmp_path: Path) -> None:
