@@ -82,6 +82,7 @@ from streamplan.model.windows import (
 from streamplan.model.words import answers_words, operations_of
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
+from streamplan.serdes.schema_serde import SchemaSerde
 from streamplan.serdes.serde import Serde
 from streamplan.serdes.subscriptions import Responses
 
@@ -137,6 +138,8 @@ class Key:
         elif serde is not None and not isinstance(serde, Primitive | Json):
             known = ", ".join(each.declaration for each in KEY_SERDES.values())
             hint = f"Write {serde.__name__}()" if isinstance(serde, type) else f"One of {known}, Json('…')"
+            if issubclass(serde if isinstance(serde, type) else type(serde), SchemaSerde):
+                hint = "Write Bytes(): a key with a schema is its bytes. See 'Keys with a schema' in docs/language.md"
             graph.fault(f"{operation}: key_serde={shown(serde)} is no serde of keys", hint)
             serde = None
         return cls(name, serde or STRING)

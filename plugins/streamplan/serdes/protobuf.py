@@ -15,7 +15,7 @@ from dataclasses import InitVar, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
-from streamplan.errors import Refused
+from streamplan.errors import Refused, did_you_mean
 from streamplan.judged import described, judged_constructor
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.json_values import Misfit
@@ -282,8 +282,10 @@ def _declared_message(schema: str, message: str) -> _Declared:
         (message,) = names
     found = _named(files, message.removeprefix(f"{files.file.package}."))
     if found is None:
-        listed = ", ".join(files.file.message_types_by_name) or "none"
-        raise ValueError(f"{files.file.name} has no message {message!r}: its messages are {listed}")
+        known = [*files.file.message_types_by_name]
+        question = did_you_mean(message.rpartition(".")[2], known)
+        told_all = f"{files.file.name} has no message {message!r}: its messages are {', '.join(known) or 'none'}"
+        raise ValueError(f"{told_all}. {question}".removesuffix(". "))
     try:
         return _Declared(found, message_schema(found), _indexes(found))
     except ValueError as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 import uuid
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import fastavro
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -426,3 +428,28 @@ def test_an_expression_with_other_fields_than_the_key_has_is_refused(spark: Spar
         refused.value
     )
     assert "struct(customer, product)" in str(refused.value)
+
+
+def test_a_key_with_a_schema_is_its_bytes_so_another_id_is_another_key(spark: SparkSession) -> None:
+    topology, value = Topology("with-schemas"), Json("n int")
+    topology.stream("visits", value=value, key_serde=Bytes()).group_by_key().count(store="counts")
+    orders = topology.stream("orders", value=value, key_serde=Bytes())
+    orders.join(topology.table("rates", value=Json("rate int"), key_serde=Bytes()), {"rate": "table.rate"}).to("rated")
+    ann, again, bob = (key_with_schema(*each) for each in ((1, "ann"), (2, "ann"), (1, "bob")))
+    pipeline = Pipeline("with-schemas", topology, "", dict.fromkeys(("visits", "orders", "rates", "rated"), 1))
+    with TopologyTestDriver(pipeline, spark=spark) as driver:
+        driver.pipe("rates", {"rate": 7}, key=ann)
+        with driver.micro_batch():
+            for each in (ann, again, bob, ann):
+                driver.pipe("visits", {"n": 1}, key=each)
+                driver.pipe("orders", {"n": 1}, key=each)
+        assert driver.store("counts") == {ann: 2, again: 1, bob: 1}
+        assert [record.key for record in driver.output("rated")] == [ann, ann]
+
+
+def key_with_schema(schema_id: int, customer: str) -> bytes:
+    """A key as Confluent's serializer writes it in Avro."""
+    schema = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "string"}]}
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), {"id": customer})
+    return struct.pack(">bI", 0, schema_id) + stream.getvalue()

@@ -118,8 +118,11 @@ def test_a_message_is_named_with_or_without_its_package(declare: Declare) -> Non
     whole = declare("message A { message B { string b = 1; } string a = 1; } message C { int32 c = 1; }", "C").schema
     for name, field in {"C": "c", "shop.C": "c", "A.B": "b", "shop.A.B": "b"}.items():
         assert [*Protobuf(whole, message=name).fields] == [field]
-    with pytest.raises(ValueError, match=r"^file0\.proto has no message 'D': its messages are A, C$"):
-        _ = Protobuf(whole, message="D").fields
+    with pytest.raises(ValueError, match=r"^file0\.proto has no message 'Order': its messages are A, C$"):
+        _ = Protobuf(whole, message="Order").fields
+    for misspelt in ("c", "shp.C"):
+        with pytest.raises(ValueError, match=rf"no message '{misspelt}': its messages are A, C\. Did you mean C\?$"):
+            _ = Protobuf(whole, message=misspelt).fields
     assert [*declare("message C { int32 c = 1; }", "C", package="").fields] == ["c"]
 
 
