@@ -111,10 +111,10 @@ def ours(steps: Steps) -> Topology:
                 return topology.stream(step.topic, value=VALUE, name=name)
             case "table":
                 return topology.table(step.topic, value=VALUE, store=store, name=name)
-            case "filter":
-                return on.filter("count > 0", name=name)
-            case "filter_not":
-                return on.filter_not("count > 0", name=name)
+            case "filter" | "filter_not" as word:
+                return getattr(on, word)("count > 0", name=name, **({} if store is None else {"store": store}))
+            case "to_table":
+                return on.to_table(name=name, store=store)
             case "flat_map_values":
                 return on.flat_map_values("array(count)", {"count": "element"}, name=name)
             case "foreach":
@@ -133,7 +133,7 @@ def ours(steps: Steps) -> Topology:
             case "the_branch":
                 return on.no_default_branch()[step.topic]
             case "map_values":
-                return on.map_values(same, name=name)
+                return on.map_values(same, name=name, **({} if store is None else {"store": store}))
             case "select_key":
                 return on.select_key("count", name=name)
             case "map":
@@ -230,9 +230,11 @@ def theirs(jvm: Any, steps: Steps) -> str:
             case "table":
                 return builder.table(step.topic, *named("Consumed", step.name), *materialized)
             case "filter":
-                return on.filter(_function("Predicate"), *plain)
+                return on.filter(_function("Predicate"), *plain, *materialized)
             case "filter_not":
-                return on.filterNot(_function("Predicate"), *plain)
+                return on.filterNot(_function("Predicate"), *plain, *materialized)
+            case "to_table":
+                return on.toTable(*plain, *materialized)
             case "flat_map_values":
                 return on.flatMapValues(_function("ValueMapper"), *plain)
             case "foreach":
@@ -252,7 +254,7 @@ def theirs(jvm: Any, steps: Steps) -> str:
             case "the_branch":
                 return on.noDefaultBranch().get(step.topic)
             case "map_values":
-                return on.mapValues(_function("ValueMapper"), *plain)
+                return on.mapValues(_function("ValueMapper"), *plain, *materialized)
             case "select_key":
                 return on.selectKey(_function("KeyValueMapper"), *plain)
             case "map":
@@ -601,6 +603,32 @@ CASES = {
     "orders.join counts; to out",
     "it reads the topic that it writes": "stream orders; to out; stream out; to orders",
 }
+
+OF_TABLES = {
+    "a table filtered": "table users; filter; to_stream; to out",
+    "a table, all its operations": "table users; filter; filter_not; map_values; to_stream; to out",
+    "a table, all its operations named": "table users name=u; filter name=a; filter_not name=b; map_values name=c; "
+    "to_stream name=d; to out",
+    "a table, all its operations with stores": "table users store=s; filter store=a; filter_not store=b; "
+    "map_values store=c; to_stream; to out",
+    "a table, operations with names and stores": "table users; filter store=a name=x; filter_not store=b name=y; "
+    "map_values store=c name=z; to_stream; to out",
+    "an aggregate filtered": "stream orders; group_by; count; filter; map_values; to_stream; to out",
+    "an aggregate filtered twice": "stream orders; group_by; aggregate store=s as=t; filter; to_stream; to some; "
+    "t.filter_not store=others; to_stream; select_key; group_by_key; count",
+    "windows filtered": "stream orders; group_by_key; windowed_by; count; filter; map_values; to_stream; to out",
+    "a joined table filtered": "table users; table places; users.join places; filter; to_stream; to out",
+    "a filtered table beside a join": "table users; filter; to_stream; to out; stream orders; join users; to joined",
+    "a stream as a table": "stream orders; filter; to_table; filter; to_stream; to out",
+    "a stream as a table, named": "stream orders; to_table name=t; map_values; to_stream; to out",
+    "a stream as a table with a store": "stream orders; to_table store=s; to_stream; to out",
+    "a stream as a table, the store and the processor named": "stream orders; to_table name=t store=s; to_stream; to o",
+    "a re-keyed stream as a table": "stream orders; select_key; to_table; to_stream; to out",
+    "a re-keyed stream as a table, named": "stream orders; map; to_table name=t; filter; to_stream; to out",
+    "a re-keyed stream as a table twice": "stream orders; select_key as=k; to_table; to_stream; to a; "
+    "k.to_table store=s; to_stream; to b",
+}
+"""Operations of tables. An import writes some of them."""
 
 
 # -- topologies at random

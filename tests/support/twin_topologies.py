@@ -51,6 +51,9 @@ FOREIGN_KEY = "if(n = 7, null, s)"
 STREAMS_OF_TOPICS = ("stream", "stream_at", "stream_told")
 """The words that read a topic: with its timestamps, and with those that an expression or a function tells."""
 
+TOPICS = (*STREAMS_OF_TOPICS, "table", "unstored_table")
+"""The words that read a topic."""
+
 TOLD_FROM = 1_767_268_800_000
 """The earliest timestamp that is told: 2026-01-01T12:00:00Z."""
 
@@ -82,9 +85,7 @@ def program(text: str) -> Program:
     for number, part in enumerate(text.split(";")):
         of, *words = part.split() if part.split()[0].startswith("@") else (f"@{number - 1}", *part.split())
         word, *rest = words
-        operands = (
-            () if word in (*STREAMS_OF_TOPICS, "table") else (int(of[1:]), *(int(one) for one in rest if one.isdigit()))
-        )
+        operands = () if word in TOPICS else (int(of[1:]), *(int(one) for one in rest if one.isdigit()))
         steps.append(Step(word, operands, "".join(one for one in rest if not one.isdigit())))
     return tuple(steps)
 
@@ -164,6 +165,19 @@ def ours(steps: Program, application_id: str, partitions: int) -> Pipeline:
     return Pipeline(application_id, topology, "", topics)
 
 
+OF_TABLES: dict[str, Callable[[Any, str | None], Any]] = {
+    "table_filter": lambda table, store: table.filter("n > 1", store=store),
+    "table_filter_not": lambda table, store: table.filter_not("n > 1", store=store),
+    "table_map_values": lambda table, store: table.map_values(
+        {"n": "coalesce(2 * n, 7)", "s": "concat(s, record.key)"}, store=store
+    ),
+    "often": lambda table, store: table.filter("count > 1", store=store),
+    "count_values": lambda table, store: table.map_values({"n": "count", "s": "'c'"}, store=store),
+    "to_table": lambda stream, store: stream.to_table(store=store),
+}
+"""By word an operation of a table; behind ``_stored`` it has a store."""
+
+
 def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) -> Any:
     match step.word, operands:
         case "stream", []:
@@ -174,6 +188,10 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return topology.stream(step.topic, value=VALUE, timestamp=told_moment)
         case "table", []:
             return topology.table(step.topic, value=VALUE, store=f"{step.topic}-store")
+        case "unstored_table", []:
+            return topology.table(step.topic, value=VALUE)
+        case word, [table] if (plain := word.removesuffix("_stored")) in OF_TABLES:
+            return OF_TABLES[plain](table, name if word.endswith("_stored") else None)
         case "filter", [stream]:
             return stream.filter("n > 1")
         case "filter_not", [stream]:
@@ -516,6 +534,33 @@ class _Gaps(TaskProcessor):
 MINUTE = 60_000
 
 
+def _their_table(word: str, table: Any, stored: list[Any]) -> Any:
+    """What :data:`OF_TABLES` gives. The library calls none of these functions with a null value."""
+    is_large = _function("Predicate", "test", lambda key, value: (json.loads(bytes(value)).get("n") or 0) > 1)
+    match word:
+        case "table_filter":
+            return table.filter(is_large, *stored)
+        case "table_filter_not":
+            return table.filterNot(is_large, *stored)
+        case "table_map_values":
+
+            def mapped(key: Any, value: Any) -> bytes | None:
+                fields = json.loads(bytes(value))
+                n, s = fields.get("n"), fields.get("s")
+                text = None if s is None else s + bytes(key).decode()
+                return written({"n": 7 if n is None else 2 * n, "s": text})
+
+            return table.mapValues(_function("ValueMapperWithKey", "apply", mapped), *stored)
+        case "often":
+            return table.filter(_function("Predicate", "test", lambda key, count: count > 1), *stored)
+        case "count_values":
+            made = _function("ValueMapper", "apply", lambda count: written({"n": count, "s": "c"}))
+            return table.mapValues(made, *stored)
+        case "to_table":
+            return table.toTable(*stored)
+    raise LookupError(word)
+
+
 def _their_step(library: Library, step: Step, operands: list[Any], name: str) -> Any:
     pair = library.jvm.org.apache.kafka.streams.KeyValue
     bytes_serde = library.bytes
@@ -533,6 +578,12 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return library.builder.table(
                 step.topic, library.consumed(n=int, s=str), library.stored(f"{step.topic}-store")
             )
+        case "unstored_table", []:
+            return library.builder.table(step.topic, library.consumed(n=int, s=str))
+        case word, [table] if word.removesuffix("_stored") in OF_TABLES:
+            # In its cache the library keeps back the deletion of a key that the store does not have.
+            stored = [library.stored(name).withCachingDisabled()] if word.endswith("_stored") else []
+            return _their_table(word.removesuffix("_stored"), table, stored)
         case "filter", [stream]:
             return stream.filter(
                 _function("Predicate", "test", lambda key, value: ((read(value) or {}).get("n") or 0) > 1)

@@ -45,6 +45,9 @@ _PREFIXES = {
     "left_join": "KSTREAM-LEFTJOIN-",
     "join of tables": "KTABLE-MERGE-",
     "to_stream": "KTABLE-TOSTREAM-",
+    "table_filter": "KTABLE-FILTER-",
+    "table_map_values": "KTABLE-MAPVALUES-",
+    "to_table": "KSTREAM-TOTABLE-",
     "to": "KSTREAM-SINK-",
 }
 """The prefix of the name that each method gives its processor."""
@@ -149,6 +152,8 @@ class _Writer:
                 self._table_join(operation)
             case "foreign_key_join":
                 self._foreign_key_join(operation)
+            case "table_filter" | "table_map_values" | "to_table":
+                self._of_table(operation)
             case "split":
                 self._split(operation)
             case "branch":
@@ -271,7 +276,7 @@ class _Writer:
                 return all(are_tables)
             case "join" | "left_join":
                 return are_tables == [False, True]
-            case "to_stream":
+            case "to_stream" | "table_filter" | "table_map_values":
                 return are_tables == [True]
             case "stream" | "table" | "stand_in":
                 return True
@@ -285,6 +290,19 @@ class _Writer:
         self._call(
             Call(node.name, operation.on[0], written.method, written.arguments, options, variable, written.comment)
         )
+
+    def _of_table(self, operation: Operation) -> None:
+        """Declare an operation whose result is a table without a state store."""
+        node, method = operation.node, operation.word.removeprefix("table_")
+        arguments: tuple[Argument, ...] = ()
+        if method == "filter":
+            arguments = (self.ask.text(node.name, "which values {} keeps", "true"),)
+        elif method == "map_values":
+            arguments = (self.ask.fields(node.name, "the value that {} gives"),)
+        options = self._named(node, operation.word)
+        self.number += method == "to_table"  # the number of its store, which is not shown
+        self.tables.add(node.name)
+        self._call(Call(node.name, operation.on[0], method, arguments, options, _variable(node.name, method)))
 
     def _split(self, operation: Operation) -> None:
         node = operation.node

@@ -93,6 +93,8 @@ class _Operations:
                 yield self._cogroup(node)
             elif word == "branch":
                 yield self._branch(node)
+            elif word == "to_table":
+                yield Operation(word, node, node.before, (number, None))
             elif word in ("in_stream_join", "in_table_join", "in_foreign_key_join", "in_cogroup"):
                 continue
             else:

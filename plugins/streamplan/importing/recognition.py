@@ -32,12 +32,16 @@ _WORDS = {
     "KSTREAM-LEFTJOIN-": "left_join",
     "KTABLE-SOURCE-": "table",
     "KTABLE-TOSTREAM-": "to_stream",
+    "KTABLE-FILTER-": "table_filter",
+    "KTABLE-MAPVALUES-": "table_map_values",
+    "KSTREAM-TOTABLE-": "to_table",
 }
 
 AGGREGATES = ("aggregate", "reduce")
 JOINS = ("join", "left_join")
 _BY_KEY = (*AGGREGATES, "in_cogroup")
-_TABLES = ("table", "table_join", "foreign_key_join", "cogroup", *AGGREGATES)
+_OF_TABLES = ("table_filter", "table_map_values")
+_TABLES = ("table", "table_join", "foreign_key_join", "cogroup", "to_table", *_OF_TABLES, *AGGREGATES)
 _NUMBERED = re.compile(r"-\d+$")
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = (
@@ -181,6 +185,10 @@ class Recognition:
             if writer == node.name:
                 return "reduce" if "REDUCE" in f"{prefix_of(node.name)}{prefix_of(node.stores[0])}" else "aggregate"
             return word if word in JOINS else "join"
+        if word in _OF_TABLES:
+            return word if self.words[before] in _TABLES and not others else "stand_in"
+        if word == "to_table":  # behind a repartition topic it is one with a number that another operation draws
+            return word if self.words[before] not in ("repartition", *_TABLES) else "stand_in"
         if word in (*JOINS, *_TABLES):
             return "stand_in"  # a join with a global table
         if others:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_FOR_STREAMS = "Put to_stream() before it: filter() and map_values() are methods of streams."
+_STORED = (
+    "Where the application gave it a store, write it with store=. Nothing is joined with it: put to_stream() before it."
+)
 _WITHOUT_STATE = "If it keeps no state, use map_values(), map() or flat_map() instead."
 _TWO_TABLES = "Write one table to a topic, read the other one as a stream, and join the stream with the table."
 _A_TABLE = "Write its records to a compacted topic with to(), and read that with Topology.table()."
@@ -17,15 +19,15 @@ _OPERATIONS = {
         "process() calls a class with the state of each key in one store. If it keeps no state, use map_values(), "
         "map() or flat_map() instead.",
     ),
-    "KSTREAM-TOTABLE-": ("toTable()", _A_TABLE),
+    "KSTREAM-TOTABLE-": ("toTable() in this form", _A_TABLE),
     "KSTREAM-WINDOWED-": (_TWO_STREAMS, "Where the last record of one of them is enough, read that one as a table."),
     "KSTREAM-JOINTHIS-": (_TWO_STREAMS, ""),
     "KSTREAM-JOINOTHER-": (_TWO_STREAMS, ""),
     "KSTREAM-OUTER": (_TWO_STREAMS, ""),
     "KSTREAM-JOIN-": (_GLOBAL, _A_TABLE),
     "KSTREAM-LEFTJOIN-": (_GLOBAL, _A_TABLE),
-    "KTABLE-FILTER-": ("filter() of a table", _FOR_STREAMS),
-    "KTABLE-MAPVALUES-": ("mapValues() of a table", _FOR_STREAMS),
+    "KTABLE-FILTER-": ("filter() of a table in this form", _STORED),
+    "KTABLE-MAPVALUES-": ("mapValues() of a table in this form", _STORED),
     "KTABLE-TRANSFORMVALUES-": ("transformValues() of a table", _WITHOUT_STATE),
     "KTABLE-TOSTREAM-": ("the operations of the table before it", ""),
     "KTABLE-SUPPRESS-": ("suppress()", "For windows, emit_strategy(OnWindowClose()) passes the final results."),

@@ -34,6 +34,7 @@ from streamplan.model.operations import (
     SubscriptionJoin,
     SubscriptionSend,
     TableJoin,
+    TableMapValues,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source
 from streamplan.model.topology import Topology
@@ -129,7 +130,7 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
     match operation:
         case KeySelect(key=key):
             return {**before, KEY: _of(key, before)}
-        case MapValues(value=value):
+        case MapValues(value=value) | TableMapValues(value=value):
             return {KEY: before.get(KEY, frozenset()), **_columns(value, before)}
         case Map(key=key, value=value):
             return {KEY: _of(key, before), **_columns(value, before)}

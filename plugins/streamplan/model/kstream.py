@@ -66,8 +66,11 @@ from streamplan.model.operations import (
     ReduceFunction,
     Split,
     StreamJoin,
+    TableFilter,
     TableJoin,
+    TableMapValues,
     ToStream,
+    ToTable,
 )
 from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
@@ -106,6 +109,7 @@ _BARE_NAMES = re.compile(r"[\w\s,]*")
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"")
 _OTHER_THAN_KEY = re.compile(r"\brecord\b(?!\.key\b)", re.IGNORECASE)
+_OTHER_THAN_WINDOWED_KEY = re.compile(r"\brecord\b(?!\.(?:key|window)\b)", re.IGNORECASE)
 _FIELD_OF_RIGHT = {"table": re.compile(r"table\.(\w+)"), "other": re.compile(r"other\.(\w+)")}
 
 
@@ -1039,11 +1043,12 @@ class KStream(_Declared):
         hint = "Join a stream with a table, Topology.table(), or with a stream"
         if not self._can_take(table, KTable, operation, hint):
             return replace(self, fields=None)
-        if table.joined_from:
+        if table.joined_from or table.made_by:
             self.graph.fault(
-                f"{operation}: with the result of a join of tables",
+                f"{operation}: with the result of {table.made_by or 'a join of tables'}",
                 "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
+            return replace(self, fields=None)
         self._refuse_unlike_keys(table, operation, "table")
         stream = self._repartitioned(name or self.node.name)
         sources = stream.sources | table.sources
@@ -1139,6 +1144,40 @@ class KStream(_Declared):
             repartition_required=False,
             _repartition=[],
         )
+
+    def to_table(self, *, store: str | None = None, name: str | None = None) -> KTable:
+        """The records as the updates of a table: the last value of a key counts, and a null value deletes its key.
+
+        Example: ``events.to_table().filter("active").to_stream().to("active-users")``
+
+        Where the key has changed, a repartition topic comes before it.
+
+        Args:
+            store: The name of the state store (``Materialized.as``). Without it the table has none.
+            name: The name of the processor (``Named.as``), and of the repartition topic. Without it the library's
+                numbering gives one.
+
+        Returns:
+            A table with the fields of the stream. A record without a key is a dead letter.
+        """
+        graph = self.graph
+        self._refuse_window("to_table")
+        table_name = graph.name(name, "KSTREAM-TOTABLE-")
+        if store is None:
+            graph.next_name("KSTREAM-TOTABLE-STATE-STORE-")
+        else:
+            graph.store_name(store, "")
+        parent, sources = self.node, self.sources
+        if self.repartition_required:
+            repartition = graph.draw_repartition(table_name, self.key.serde)
+            graph.add_repartition(repartition, self.node)
+            parent, sources = repartition.node, frozenset({repartition.source})
+        node = graph.processor(table_name, ToTable(store), parent)
+        is_stored = store is not None
+        return KTable(
+            graph, node, self.fields, self.key, sources, None, store or "",
+            made_by="to_table", sends_old_values=lambda: is_stored,
+        )  # fmt: skip
 
     # -- shared
 
@@ -1689,6 +1728,93 @@ class KTable(_Declared):
     joined_from: tuple[str, ...] = ()
     topic: tuple[str, Serde] | None = None
     """The topic that the table is read from, and the serde of its values; None for another table."""
+    made_by: str = ""
+    """The operation without a look-up that gives its values: nothing is joined with its result. Empty elsewhere."""
+    sends_old_values: Callable[[], bool] = lambda: True
+    """Whether the library knows the value before an update (``KTableImpl.enableSendingOldValues``)."""
+
+    def filter(self, condition: str, *, store: str | None = None, name: str | None = None) -> KTable:
+        """Keep the values for which a condition is true. The keys of the others are deleted, with a null value.
+
+        Example: ``counts.filter("count > 10").to_stream().to("often")``
+
+        As in the library, every update of a table without a state store is passed: also the deletion of a key that had
+        no value that was kept. The filter of an aggregate, or of another table with a state store, is refused.
+
+        Args:
+            condition: A Spark SQL condition. Of ``record`` it sees the key, and its window. A value for which the
+                condition is null is not kept.
+            store: The name of a state store for the result (``Materialized.as``). Its changelog has the kept values.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with the same fields.
+        """
+        return self._filtered(condition, store, name, "filter")
+
+    def filter_not(self, condition: str, *, store: str | None = None, name: str | None = None) -> KTable:
+        """Keep the values for which a condition is not true: those that :meth:`filter` does not keep.
+
+        Example: ``counts.filter_not("count > 10")``
+
+        Args:
+            condition: As for :meth:`filter`. A value for which it is null is kept.
+            store: As for :meth:`filter`.
+            name: As for :meth:`filter`.
+        """
+        return self._filtered(condition, store, name, "filter_not")
+
+    def map_values(self, value: Mapping[str, str], *, store: str | None = None, name: str | None = None) -> KTable:
+        """Give each value a new one. A deletion stays a deletion.
+
+        Example: ``counts.map_values({"often": "count > 10"})``
+
+        Args:
+            value: The fields of the new value: name to Spark SQL expression. Of ``record`` they see the key, and its
+                window.
+            store: As for :meth:`filter`.
+            name: As for :meth:`filter`.
+
+        Returns:
+            A table with these fields.
+        """
+        columns = self._columns(value, "map_values")
+        for column, expression in columns:
+            self._refuse_record(expression, f"map_values, {column}")
+        mapped = self._computed("KTABLE-MAPVALUES-", name, store, "map_values", TableMapValues(columns, store))
+        return replace(mapped, fields=None if self.fields is None else tuple(value))
+
+    def _filtered(self, condition: str, store: str | None, name: str | None, operation: str) -> KTable:
+        """``KTableImpl.doFilter``."""
+        self._field(condition, operation)
+        self._refuse_record(condition, operation)
+        filtered = TableFilter(condition, operation == "filter_not", store, self.sends_old_values())
+        return self._computed("KTABLE-FILTER-", name, store, operation, filtered)
+
+    def _refuse_record(self, expression: str, operation: str) -> None:
+        if _OTHER_THAN_WINDOWED_KEY.search(_TEXT.sub("", expression)):
+            self.graph.fault(
+                f"{operation}: an operation of a table sees record.key and record.window, and nothing else of record",
+                "Its result is a function of the value and the key; of a stream, to_stream(), it sees all of record",
+            )
+
+    def _computed(
+        self, prefix: str, name: str | None, store: str | None, operation: str, computing: TableFilter | TableMapValues
+    ) -> KTable:
+        """The table whose values an operation computes, each from one value of this table."""
+        if store is not None:
+            self.graph.store_name(store, "")
+            if self.window is not None:
+                self.graph.fault(
+                    f"{operation}: a store of windows, whose keys have the bytes of no windowed store, is not written",
+                    "Leave out store=, or write the updates with to_stream().to('…')",
+                )
+        node = self.graph.processor(self.graph.name(name, prefix), computing, self.node)
+        sends_old_values = self.sends_old_values if store is None else lambda: True
+        return KTable(
+            self.graph, node, self.fields, self.key, self.sources, self.window, store or "",
+            final=self.final, made_by=operation, sends_old_values=sends_old_values,
+        )  # fmt: skip
 
     def join(
         self,
@@ -1788,6 +1914,12 @@ class KTable(_Declared):
                 "Compute what you need of it before: one table is one side of a join",
             )
             return replace(self, fields=None)
+        if computed := [table.made_by for table in (self, other) if table.made_by]:
+            graph.fault(
+                f"{operation}: {'this' if self.made_by else 'the other'} table is the result of {computed[0]}",
+                "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+            )
+            return replace(self, fields=None)
         self._refuse_unlike_keys(other, operation, "other table")
         columns = self._joined_values(other, value, operation)
         sources = self.sources | other.sources
@@ -1848,7 +1980,7 @@ class KTable(_Declared):
         if self.topic is None or other.topic is None:
             graph.fault(
                 f"{operation}: by a foreign key with {'this' if self.topic is None else 'the other'} table being the "
-                "result of an aggregate or of another join",
+                f"result of {self.made_by or other.made_by or 'an aggregate or of another join'}",
                 "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
             return replace(self, fields=None)

@@ -560,6 +560,48 @@ class ForeignKeyResult:
 
 
 @dataclass(frozen=True)
+class TableFilter:
+    """Passes the updates of a table; a value for which the condition is not true becomes null (``KTableFilter``).
+
+    Attributes:
+        condition: A function of the value and the key.
+        negated: Whether the values stay for which it is not true.
+        store: The state store of the result; None for a result without one.
+        old_values: Whether the table before it sends old values (``enableSendingOldValues``). Then the deletion of a
+            key is left out whose old value was not kept either.
+    """
+
+    condition: str
+    negated: bool
+    store: str | None
+    old_values: bool
+
+
+@dataclass(frozen=True)
+class TableMapValues:
+    """Passes the updates of a table with a new value; a null value stays null (``KTableMapValues``).
+
+    Attributes:
+        value: The new value. It is a function of the value and the key.
+        store: The state store of the result; None for a result without one.
+    """
+
+    value: Columns
+    store: str | None
+
+
+@dataclass(frozen=True)
+class ToTable:
+    """The records of a stream as the updates of a table: a null value deletes its key (``KStream.toTable``).
+
+    Attributes:
+        store: The state store of the table; None for a table without one.
+    """
+
+    store: str | None
+
+
+@dataclass(frozen=True)
 class ToStream:
     """The updates of a table, or of an aggregate, as a stream."""
 
@@ -604,6 +646,9 @@ Operation: TypeAlias = (
     | ForeignTableJoin
     | ResponseJoin
     | ForeignKeyResult
+    | TableFilter
+    | TableMapValues
+    | ToTable
     | ToStream
 )
 

@@ -32,9 +32,12 @@ from streamplan.model.operations import (
     StoreForJoin,
     SubscriptionJoin,
     SubscriptionReceive,
+    TableFilter,
     TableJoin,
     TableJoinSide,
+    TableMapValues,
     TableSource,
+    ToTable,
 )
 from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.serdes.schema_source import SchemaSource
@@ -81,6 +84,8 @@ class Processor:
             case SubscriptionReceive(store=store) | SubscriptionJoin(store=store) | ForeignTableJoin(store=store):
                 return store
             case ResponseJoin(store=store) | ForeignKeyResult(store=store):
+                return store
+            case TableFilter(store=store) | TableMapValues(store=store) | ToTable(store=store):
                 return store
         return None
 

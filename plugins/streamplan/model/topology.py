@@ -159,7 +159,10 @@ class Topology:
             needed[0] = True
 
         sources = frozenset({source})
-        table = KTable(graph, node, fields, of_key, sources, None, store_name, materialize, topic=(topic, value))
+        table = KTable(
+            graph, node, fields, of_key, sources, None, store_name, materialize,
+            topic=(topic, value), sends_old_values=lambda: needed[0],
+        )  # fmt: skip
         judge_timestamp(table, "table", told)
         return table
 

@@ -88,7 +88,8 @@ def _word(node: Processor) -> str:
     if isinstance(node.operation, KeySelect):
         return "select_key, or of group_by,"
     words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node.operation).__name__.removesuffix("Function")).lower()
-    return {"stream_join": "join", "outer_stream_join": "join", "table_join": "join"}.get(words, words)
+    joins = {"stream_join": "join", "outer_stream_join": "join", "table_join": "join"}
+    return {**joins, "table_filter": "filter", "table_map_values": "map_values"}.get(words, words)
 
 
 def _unused_fields(pipeline: Pipeline) -> Iterator[Diagnostic]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 _COLUMNS = "map_values({'field': 'expression'}): it names every field of the new value"
 _FOLD = "group_by('key').aggregate({{'{0}': '{0}(field)'}})"
 _PROCESS = "process(MyProcessor, store='…', state='…'), or map_values(function) where no state is needed"
-_TABLE = "to('topic'), and topology.table('topic') for its table"
 _SEEN = "print() on a stream, or TopologyTestDriver of streamplan.testing in a test"
 _ORDER = "nothing: a stream has no end, so it has no order to sort it in. reduce(max_by='field') keeps the greatest"
 _FINAL = "emit_strategy(OnWindowClose()), between windowed_by and the aggregate"
@@ -23,7 +22,6 @@ OTHER_WORDS: Mapping[str, str] = {
     "flatTransform": _PROCESS,
     "flatTransformValues": _PROCESS,
     "processValues": _PROCESS,
-    "toTable": _TABLE,
     "globalTable": "table('topic', value=…)",
     "addStateStore": "process(MyProcessor, store='name', state='field type') on a stream",
     "addSource": "stream('topic', value=…)",

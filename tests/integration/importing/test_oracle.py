@@ -14,7 +14,7 @@ from streamplan.local.jars import KAFKA_STREAMS
 
 from tests.support.kafka_streams import STREAMS, java
 from tests.support.soak import seeds
-from tests.support.topologies import CASES, WITH_COGROUP, drawn, parse, refusal, theirs
+from tests.support.topologies import CASES, OF_TABLES, WITH_COGROUP, drawn, parse, refusal, theirs
 
 MISLEADING = "a grouping with a name like a generated one"
 
@@ -69,6 +69,20 @@ def test_what_is_written_is_described_as_the_library_described_it(jvm: Any, text
     imported = import_application("app", described)
     assert run(imported.text) == described
     assert (imported.differences, imported.has_same_nodes) == ([], True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("a table filtered", "a table, all its operations", "an aggregate filtered", "windows filtered"),
+        *("a joined table filtered", "a stream as a table"),
+    ],
+)
+def test_operations_of_tables_are_described_as_the_library_described_them(jvm: Any, name: str) -> None:
+    described = theirs(jvm, parse(OF_TABLES[name]))
+    imported = import_application("app", described)
+    assert run(imported.text) == described
+    assert "The language does not have" not in imported.text
 
 
 def test_a_name_like_a_generated_one_misleads_and_that_is_told(jvm: Any) -> None:
@@ -165,7 +179,20 @@ def split_in_turn(jvm: Any, builder: Any) -> None:
 
 
 def table_mapped(jvm: Any, builder: Any) -> None:
+    builder.table("users").mapValues(mapper()).filter(predicate()).toStream().to("copied")
+
+
+def table_of_stream(jvm: Any, builder: Any) -> None:
+    builder.stream("users").toTable().filter(predicate()).toStream().to("copied")
+
+
+def aggregate_filtered(jvm: Any, builder: Any) -> None:
     builder.stream("orders").groupByKey().count().mapValues(mapper()).filter(predicate()).toStream().to("counts")
+
+
+def table_mapped_by_name(jvm: Any, builder: Any) -> None:
+    named = getattr(jvm.org.apache.kafka.streams.kstream.Named, "as")("mine")
+    builder.stream("orders").groupByKey().count().mapValues(mapper(), named).toStream().to("counts")
 
 
 def global_table(jvm: Any, builder: Any) -> None:
@@ -199,15 +226,18 @@ DECLARED = {
     flat_map_values_by_key: "KSTREAM-FLATMAPVALUES-0000000001: the array of whose elements it makes records",
     for_each: "KSTREAM-FOREACH-0000000001: the function that it calls",
     printed: "KSTREAM-PRINTER-0000000001: its label, and whether it prints to a file",
+    table_mapped: "KTABLE-MAPVALUES-0000000003: the value that it gives",
+    table_of_stream: "KTABLE-FILTER-0000000003: which values it keeps",
 }
 """The file has the operation. A person writes what it does."""
 
 SAME = {
-    table_mapped: "KTABLE-MAPVALUES-0000000003: The language does not have mapValues() of a table",
+    table_mapped_by_name: "mine: The language does not have this operation",
 }
 """The file has the same topology, with something else in the place of the operation."""
 
 OTHER = {
+    aggregate_filtered: "KTABLE-FILTER-0000000004: which values it keeps",
     global_table: "KSTREAM-SOURCE-0000000002: a global table of rates",
     stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",
     suppressed: "KTABLE-SUPPRESS-0000000003: The language does not have suppress()",

@@ -25,7 +25,7 @@ from streamplan.model.topology import Topology
 from tests.support.examples import PIPELINES
 from tests.support.kafka_streams import STREAMS, collection, java
 from tests.support.soak import seeds
-from tests.support.topologies import CASES, WINDOWS, WITH_COGROUP, Steps, drawn, ours, parse, refusal, theirs
+from tests.support.topologies import CASES, OF_TABLES, WINDOWS, WITH_COGROUP, Steps, drawn, ours, parse, refusal, theirs
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def our_refusal(steps: Steps) -> str:
 # -- topologies by hand
 
 
-@pytest.mark.parametrize("text", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("text", [*CASES.values(), *OF_TABLES.values()], ids=[*CASES, *OF_TABLES])
 def test_describe_is_what_the_library_prints(jvm: Any, text: str) -> None:
     topology = ours(parse(text))
     assert topology.faults == ()
@@ -64,7 +64,7 @@ def test_a_topology_of_nothing_is_described_as_by_the_library(jvm: Any) -> None:
 
 
 def test_every_operation_is_compared() -> None:
-    compared = {step.word for text in CASES.values() for step in parse(text)}
+    compared = {step.word for text in (*CASES.values(), *OF_TABLES.values()) for step in parse(text)}
     known = {
         word
         for kind in (Topology, KStream, KGroupedStream, WindowedKStream, CogroupedKStream, KTable)

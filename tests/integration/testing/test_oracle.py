@@ -45,7 +45,7 @@ from tests.support.twin_topologies import (
     GAPS_STATE,
     JOINED_WITHIN,
     SESSIONS,
-    STREAMS_OF_TOPICS,
+    TOPICS,
     VALUE,
     WINDOWS,
     Gaps,
@@ -221,7 +221,7 @@ def last_of_each(
 def random_records(seed: int, steps: Program, count: int) -> list[Piped]:
     """Late ones only where time decides nothing."""
     chosen = random.Random(seed)
-    topics = [step.topic for step in steps if step.word in (*STREAMS_OF_TOPICS, "table")]
+    topics = [step.topic for step in steps if step.word in TOPICS]
     late = not is_ordered_by_time(steps)
     records, now = [], BEGIN
     for _ in range(count):
@@ -330,6 +330,31 @@ COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s
 def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
     steps = program(text)
     assert compare(spark, jvm, steps, random_records(1, steps, 6)) > 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "unstored_table a; table_filter; to_stream; to kept; @0 table_filter_not; table_map_values; to_stream; "
+        "to mapped; @0 table_map_values; table_filter; table_filter_not; to_stream; filter; to none",
+        "unstored_table a; table_filter_stored; to_stream; to kept; @0 table_filter_not_stored; "
+        "table_map_values_stored; table_map_values; to_stream; to mapped; @0 table_map_values; table_filter_stored",
+        "stream a; group_by; count; count_values; to_stream; to values; @2 count_values_stored; table_map_values; "
+        "to_stream; to twice; @0 group_by_key; aggregate; table_map_values_stored; to_stream; filter; to totals; "
+        "@10 greatest; table_map_values; to_stream; to greatest",
+        "stream a; group_by_key; hopping_windows; count; count_values; to_stream; windows; to counts; "
+        "stream b; group_by_key; sessions; aggregate; table_map_values; to_stream; session_values; to sessions",
+        "stream a; to_table; table_filter; to_stream; to kept; @0 filter; select_key; to_table_stored; "
+        "table_map_values; to_stream; to others; @6 to_table; table_filter_not_stored; to_stream; group_by; count",
+        "unstored_table a; table_filter; to_stream; group_by; count; @1 to_stream; group_by_key; aggregate; "
+        "unstored_table c; table_filter; to_stream; process; unstored_table d; table_filter; to_stream; "
+        "unstored_table e; to_stream; merge 14; to merged",
+    ],
+    ids=["tables", "with stores", "values of aggregates", "values of windows", "streams as tables", "what is behind"],
+)
+def test_an_operation_of_a_table_writes_what_the_library_writes(spark: SparkSession, jvm: Any, text: str) -> None:
+    steps = program(text)
+    assert compare(spark, jvm, steps, random_records(1, steps, 30)) > 0
 
 
 @pytest.mark.soak

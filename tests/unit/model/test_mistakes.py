@@ -195,8 +195,35 @@ orders.join(customers, how="left")
 orders.count()
 → 1: 'KStream' object has no attribute 'count'. Group the stream first: group_by('key').count(…)
 
-customers.filter("city = 'Lyon'")
-→ 1: 'KTable' object has no attribute 'filter'. Take the updates of the table: to_stream().filter(…)
+customers.flat_map_values("split(city, ' ')", {"word": "element"})
+→ 1: 'KTable' object has no attribute 'flat_map_values'. Take the updates of the table: to_stream().flat_map_values(…)
+
+customers.filter(lambda customer: customer.city == "Lyon")
+→ 1: filter: condition is a lambda; it takes a text. Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it
+
+customers.filter("town = 'Lyon'").map_values({"at": "record.timestamp"})
+→ 1: map_values, at: an operation of a table sees record.key and record.window, and nothing else of record. Its result is a function of the value and the key; of a stream, to_stream(), it sees all of record
+
+customers.filter_not("town")
+→ 1: filter_not: the value has no field 'town'. It has: name, city
+
+orders.join(customers.filter("city = 'Lyon'"))
+→ 1: join: with the result of filter. Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')
+
+orders.left_join(payments.to_table(), {"paid": "table.paid"})
+→ 1: left_join: with the result of to_table. Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')
+
+customers.join(payments.to_table().map_values({"paid": "paid"}))
+→ 1: join: the other table is the result of map_values. Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')
+
+customers.map_values({"city": "city"}).join(payments.to_table(), foreign_key="city")
+→ 1: join: by a foreign key with this table being the result of map_values. Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')
+
+orders.group_by_key().windowed_by(TimeWindows("1 minute")).count().map_values({"n": "count"}, store="numbers")
+→ 1: map_values: a store of windows, whose keys have the bytes of no windowed store, is not written. Leave out store=, or write the updates with to_stream().to('…')
+
+orders.group_by_key().windowed_by(TimeWindows("1 minute")).count().to_stream().to_table()
+→ 1: to_table: the key is windowed. Give the records a plain key before: select_key('…')
 
 grouped.to("out")
 → 1: 'KGroupedStream' object has no attribute 'to'. Write it before group_by, or behind the aggregate: count().to_stream().to(…)

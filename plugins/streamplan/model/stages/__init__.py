@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import Cogroup, TableJoin
+from streamplan.model.operations import Cogroup, TableFilter, TableJoin
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.foreign_key import ForeignKeyStage
@@ -49,6 +49,15 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     reached = subtopology.downstream_of(names)
     for place, stage in enumerate(stages):
         yield from stage.faults(stages[:place], stages[place + 1 :], reached)
+    for filtering in subtopology.processors_with(TableFilter):
+        if isinstance(filtering.operation, TableFilter) and filtering.operation.old_values:
+            yield Diagnostic(
+                filtering.location,
+                "filters a table with a state store. The library leaves out the deletion of a key whose value before "
+                "was not kept either, and here that value is not known",
+                "to_stream().filter('…') gives the kept values without deletions. For all deletions, write the table "
+                "to a compacted topic with to_stream().to('…') and filter Topology.table('…')",
+            )
     for node in subtopology.nodes:
         if isinstance(node, Processor) and isinstance(node.operation, TableJoin | Cogroup):
             continue

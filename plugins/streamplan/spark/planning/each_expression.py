@@ -33,7 +33,9 @@ from streamplan.model.operations import (
     Peek,
     Split,
     StreamJoin,
+    TableFilter,
     TableJoin,
+    TableMapValues,
 )
 
 _EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
@@ -49,12 +51,14 @@ _EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
     Join: ("value",),
     StreamJoin: ("value",),
     TableJoin: ("value",),
+    TableFilter: ("condition",),
+    TableMapValues: ("value",),
     Aggregate: ("columns",),
     CogroupSide: ("columns",),
 }
 """The fields of operations that have expressions."""
 
-_PASSES = Filter | FilterNot | KeySelect | Peek | Split
+_PASSES = Filter | FilterNot | KeySelect | Peek | Split | TableFilter
 """The operations of these that keep the value."""
 
 _WORDS = {
@@ -63,6 +67,8 @@ _WORDS = {
     "stream_join": "join",
     "outer_stream_join": "join",
     "table_join": "join",
+    "table_filter": "filter",
+    "table_map_values": "map_values",
 }
 
 _NULL = "cast(null as string)"

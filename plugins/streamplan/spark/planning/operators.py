@@ -42,9 +42,12 @@ from streamplan.model.operations import (
     Peek,
     PeekFunction,
     Split,
+    TableFilter,
     TableJoinSide,
+    TableMapValues,
     TableSource,
     ToStream,
+    ToTable,
     function_of,
 )
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology, TopicChoice
@@ -289,9 +292,27 @@ class OperatorPlanner:
                     no_headers = F.col("record").withField("headers", F.lit(None).cast(HEADERS))
                     self.write_changelog(node, frame.accepted().with_record(no_headers))
                 return frame
+            case TableFilter(condition=condition, negated=negated):
+                return self._stored(node, frame.deleting(condition, negated=negated))
+            case TableMapValues(value=value):
+                return self._stored(node, frame.with_values(value))
+            case ToTable():
+                if not frame.key_not_null:
+                    frame = frame.rejecting(F.col("record.key").isNull(), "the key is null")
+                return self._stored(node, frame)
             case ToStream():
                 return frame
         return self._apply_stateful(node, predecessors, self)
+
+    def _stored(self, node: Processor, frame: RecordFrame) -> RecordFrame:
+        """Write the updates of a table into the changelog of its store, where it has one."""
+        if node.store is None:
+            return frame
+        for condition, reason in storing_faults(frame):
+            frame = frame.rejecting(condition, reason)
+        stored = frame.accepted()
+        self.write_changelog(node, stored.with_record(F.col("record").withField("value", stored.value)))
+        return frame
 
     def write_sent(self, node: Node, frame: RecordFrame) -> None:
         """Write what one side of a join by a foreign key has sent, or a change of the store of its subscriptions.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.records import RecordFrame
@@ -54,7 +56,7 @@ def output_rows(frame: RecordFrame, output: int, key: Column, value: Column) -> 
     columns = _output_columns(F.lit(output), key, value)
     if frame.no_rejects:
         return frame.data.select(*columns)
-    dead_letter_columns = _output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value"))
+    dead_letter_columns = _dead_letter_columns(frame.data)
     accepted = F.col("record.reason").isNull()
     return frame.data.select(
         *(
@@ -66,7 +68,12 @@ def output_rows(frame: RecordFrame, output: int, key: Column, value: Column) -> 
 
 def dead_letter_rows(data: DataFrame) -> DataFrame:
     """Return a dead letter for each row of a :class:`RecordFrame`."""
-    return data.select(*_output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value")))
+    return data.select(*_dead_letter_columns(data))
+
+
+def _dead_letter_columns(data: DataFrame) -> list[Column]:
+    value = "original_value" if "original_value" in cast(StructType, data.schema["record"].dataType).names else "value"
+    return _output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col(f"record.{value}"))
 
 
 def _output_columns(output: Column, key: Column, value: Column) -> list[Column]:

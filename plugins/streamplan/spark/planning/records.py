@@ -11,6 +11,7 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 ``headers, original_key, value``  of the record as it was read, in bytes
 ``reason``     why the record is rejected. A rejected record passes all operations unchanged and ends in the dead-letter
                topic
+``original_value``  behind an operation of a table that may have deleted the value: what ``value`` was before
 ``order``      the place of a record among those that flat_map made of one
 ``partition_time``  where several topics are read, the newest timestamp (ms) in the micro-batch of its partition so far;
                by it their records are put in order
@@ -141,6 +142,11 @@ class RecordFrame:
         """Whether records of the same key and window are told apart by a number."""
         return "sequence_number" in cast(StructType, self.data.schema["record"].dataType).names
 
+    @property
+    def keeps_original_value(self) -> bool:
+        """Whether an operation of a table may have deleted values, so that a dead letter has those of before."""
+        return "original_value" in cast(StructType, self.data.schema["record"].dataType).names
+
     def with_record(self, record: Column) -> RecordFrame:
         """Replace the struct ``record``."""
         return replace(self, data=self.data.withColumn("record", record))
@@ -217,6 +223,33 @@ class RecordFrame:
         branch = F.when(takes, F.lit(number)).otherwise(F.col("record.branch"))
         return self.with_record(F.col("record").withField("branch", branch))
 
+    def deleting(self, condition: str, *, negated: bool) -> RecordFrame:
+        """Give the records a null value for which a condition of the declaration is not true. Rejected ones stay.
+
+        Args:
+            condition: The condition.
+            negated: Whether those keep their value for which it is not true.
+        """
+        self.data.where(condition)  # so that Spark's error quotes the condition as it was declared
+        passes = F.coalesce(F.expr(condition), F.lit(False))
+        passes = ~passes if negated else passes
+        if not self.no_rejects:
+            passes = F.col("record.reason").isNotNull() | passes
+        fields = [F.when(passes, F.col(f"`{name}`")).alias(name) for name in self.fields]
+        record = self._with_original_value().withField("value", F.when(passes, F.col("record.value")))
+        return replace(self, data=self.data.select(*fields, record.alias("record")))
+
+    def with_values(self, columns: Sequence[tuple[str, str]]) -> RecordFrame:
+        """Make a new value, from expressions over the old one, of each value that is not null."""
+        made = [F.when(self.has_value, self._unless_rejected(F.expr(each))).alias(name) for name, each in columns]
+        self.data.select(*(F.expr(each) for _, each in columns))  # so that Spark's error quotes them as declared
+        return replace(self, data=self.data.select(*made, "record"), value_is_raw=False, serde=None)
+
+    def _with_original_value(self) -> Column:
+        """``record`` with the value that a dead letter of it has."""
+        record = F.col("record")
+        return record if self.keeps_original_value else record.withField("original_value", F.col("record.value"))
+
     def exploded(
         self,
         each: str,
@@ -247,8 +280,11 @@ class RecordFrame:
         """Both frames' records; what is known of all of them must be known of both."""
         value_is_raw = self.value_is_raw and other.value_is_raw and self.format == other.format
         same_fields = self.serde is not None and other.serde is not None and self.serde.fields == other.serde.fields
+        frames = [self, other]
+        if any(frame.keeps_original_value for frame in frames):
+            frames = [frame.with_record(frame._with_original_value()) for frame in frames]
         return RecordFrame(
-            self.data.unionByName(other.data),
+            frames[0].data.unionByName(frames[1].data),
             value_is_raw=value_is_raw,
             no_rejects=self.no_rejects and other.no_rejects,
             key_not_null=self.key_not_null and other.key_not_null,
