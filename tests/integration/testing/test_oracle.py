@@ -354,7 +354,7 @@ def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: s
 )
 def test_an_operation_of_a_table_writes_what_the_library_writes(spark: SparkSession, jvm: Any, text: str) -> None:
     steps = program(text)
-    assert compare(spark, jvm, steps, random_records(1, steps, 30)) > 0
+    assert compare(spark, jvm, steps, random_records(1, steps, 12)) > 0
 
 
 @pytest.mark.soak

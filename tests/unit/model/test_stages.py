@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from streamplan.model.kstream import KStream, KTable
 from streamplan.model.processor import KeyValueStore, Processor, Record
-from streamplan.model.stages import stage_of, stages_of
+from streamplan.model.stages import stage_of, stages_of, stateful_faults
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.look_up import LookUpStage
@@ -24,6 +24,7 @@ from streamplan.serdes.json import Json
 EVERY, LAST = Restore.EVERY_RECORD, Restore.LAST_OF_KEY
 VALUE = Json("id string, n bigint")
 SUM = {"id": "id", "n": "n + 1"}
+SESSIONS = SessionWindows("5 minutes")
 
 
 @dataclass
@@ -107,3 +108,56 @@ def test_each_side_of_a_join_by_a_foreign_key_has_a_stage() -> None:
     this, other = (topology.table(name, value=VALUE) for name in ("this", "other"))
     this.join(other, SUM, foreign_key="id").to_stream().to("joined")
     assert [type(stage_of(group)) for group in topology.subtopologies] == [ForeignKeyStage, ForeignKeyStage]
+
+
+def joined_before(topology: Topology) -> KTable:
+    users = topology.table("users", value=VALUE)
+    records(topology).join(users, SUM).to("joined")
+    return users
+
+
+WITH_OLD_VALUES: Mapping[str, Callable[[Topology], KTable]] = {
+    "an aggregate": lambda topology: records(topology).group_by_key().count(),
+    "a windowed aggregate": lambda topology: records(topology).group_by_key().windowed_by(SESSIONS).count(),
+    "values of an aggregate": lambda topology: records(topology).group_by_key().count().map_values({"n": "count"}),
+    "a table with a store": lambda topology: table(topology, "users"),
+    "a table that was joined before": joined_before,
+    "joined tables": lambda topology: table(topology, "a").join(table(topology, "b"), {"n": "table.n"}),
+    "behind a filter with a store": lambda topology: topology.table("t", value=VALUE).filter("n > 1", store="kept"),
+    "a stream as a table with a store": lambda topology: records(topology).to_table(store="latest"),
+}
+"""Tables that send old values in the library (``KTableImpl.enableSendingOldValues``)."""
+
+WITHOUT: Mapping[str, Callable[[Topology], KTable]] = {
+    "a table": lambda topology: topology.table("users", value=VALUE),
+    "values of a table": lambda topology: topology.table("users", value=VALUE).map_values({"count": "n"}),
+    "a stream as a table": lambda topology: records(topology).to_table(),
+}
+
+
+def refusals(declare: Callable[[Topology], KTable]) -> list[str]:
+    topology = Topology("filtered")
+    table = declare(topology)
+    assert table.fields is not None
+    table.filter_not(f"{table.fields[-1]} > 5", store=None if table.window else "filtered").to_stream().to("filtered")
+    assert not topology.faults
+    return [fault.message for group in topology.subtopologies for fault in stateful_faults(group)]
+
+
+@pytest.mark.parametrize("declare", WITH_OLD_VALUES.values(), ids=WITH_OLD_VALUES)
+def test_a_filter_that_has_to_compare_with_old_values_is_refused(declare: Callable[[Topology], KTable]) -> None:
+    assert [message[:36] for message in refusals(declare)] == ["filters a table with a state store. "]
+
+
+@pytest.mark.parametrize("declare", WITHOUT.values(), ids=WITHOUT)
+def test_a_filter_of_a_table_without_a_state_store_is_taken(declare: Callable[[Topology], KTable]) -> None:
+    assert refusals(declare) == []
+
+
+def test_a_filter_of_a_table_is_taken_that_is_joined_behind_it() -> None:
+    """The library asks for old values when the filter is declared."""
+    topology = Topology("filtered")
+    users = topology.table("users", value=VALUE)
+    users.filter("n > 1").to_stream().to("filtered")
+    records(topology).join(users, SUM).to("joined")
+    assert [fault.message for group in topology.subtopologies for fault in stateful_faults(group)] == []
