@@ -98,6 +98,21 @@ def test_a_record_without_a_time_has_that_of_the_driver(drive: Drive) -> None:
     )
 
 
+def test_the_dead_letter_of_what_a_table_has_deleted_has_the_value_that_was_read(drive: Drive) -> None:
+    def declare(topology: Topology, stream: Any) -> None:
+        places = topology.table("places", value=Json("shop string, size bigint")).filter("size > 1", store="large")
+        places.to_stream().group_by("shop").count(store="places-of-shop")
+
+    driver = drive(sales(declare, places=2))
+    for shop, size in (("x", 2), ("y", 1)):
+        driver.pipe("places", {"shop": shop, "size": size}, key=shop)
+    assert driver.store("large") == {"x": {"shop": "x", "size": 2}}
+    assert driver.store("places-of-shop") == {"x": 1}
+    [letter] = driver.dead_letters
+    assert (letter.key, letter.reason) == ("y", "the value is null")
+    assert json.loads(letter.value or b"") == {"shop": "y", "size": 1}
+
+
 def test_a_table_and_a_stream_that_is_joined_with_it(drive: Drive) -> None:
     for _ in range(2):  # the second driver has the plans of the first, and nothing of its state
         driver = drive(ENRICHED)
