@@ -198,6 +198,25 @@ def test_the_last_joined_value_of_each_key_is_recounted(declared: Declare) -> No
 # -- joins of two tables by a foreign key
 
 
+def tables_computed(topology: Topology, source: str, sink: str) -> None:
+    kept = topology.table(source, value=Json("n int")).filter("n > 1", store="kept")
+    kept.map_values({"twice": "2 * n"}).to_stream().to(sink)
+
+
+def test_the_values_that_a_table_keeps_and_those_that_it_deletes_are_recounted(declared: Declare) -> None:
+    one = declared(tables_computed)
+    changelog = one.pipeline.topology.changelog_topic("kept")
+    one.write(one.source, record(b"a", 5), record(b"b", 1), record(b"c", 3), (b"c", None, AT + 4))
+    stored = record(b"a", 5), (b"b", None, AT + 1), record(b"c", 3), (b"c", None, AT + 4)
+    one.write(changelog, *stored)
+    one.write(one.sink, (b"a", b'{"twice":10}', AT + 5), (b"b", None, AT + 1), (b"c", b'{"twice":6}', AT + 3))
+    assert one.wrong().startswith(f"{one.sink}: ")
+    one.write(one.sink, (b"c", None, AT + 4))
+    assert one.wrong() == ""
+    one.write(changelog, record(b"b", 1))
+    assert f"{changelog}: key b: none" in one.wrong()
+
+
 def joined_by_foreign_key(topology: Topology, source: str, sink: str) -> None:
     others = topology.table(f"{source}-others", value=Json("m int"), store="others")
     numbers = topology.table(source, value=Json("n int, other string"), store="numbers")
