@@ -342,15 +342,10 @@ def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: s
         "stream a; group_by; count; count_values; to_stream; to values; @2 count_values_stored; table_map_values; "
         "to_stream; to twice; @0 group_by_key; aggregate; table_map_values_stored; to_stream; filter; to totals; "
         "@10 greatest; table_map_values; to_stream; to greatest",
-        "stream a; group_by_key; hopping_windows; count; count_values; to_stream; windows; to counts; "
-        "stream b; group_by_key; sessions; aggregate; table_map_values; to_stream; session_values; to sessions",
         "stream a; to_table; table_filter; to_stream; to kept; @0 filter; select_key; to_table_stored; "
         "table_map_values; to_stream; to others; @6 to_table; table_filter_not_stored; to_stream; group_by; count",
-        "unstored_table a; table_filter; to_stream; group_by; count; @1 to_stream; group_by_key; aggregate; "
-        "unstored_table c; table_filter; to_stream; process; unstored_table d; table_filter; to_stream; "
-        "unstored_table e; to_stream; merge 14; to merged",
     ],
-    ids=["tables", "with stores", "values of aggregates", "values of windows", "streams as tables", "what is behind"],
+    ids=["tables", "with stores", "values of aggregates", "streams as tables"],
 )
 def test_an_operation_of_a_table_writes_what_the_library_writes(spark: SparkSession, jvm: Any, text: str) -> None:
     steps = program(text)
