@@ -547,7 +547,8 @@ def _their_table(word: str, table: Any, stored: list[Any]) -> Any:
             def mapped(key: Any, value: Any) -> bytes | None:
                 fields = json.loads(bytes(value))
                 n, s = fields.get("n"), fields.get("s")
-                text = None if s is None else s + bytes(key).decode()
+                plain = key if isinstance(key, bytes | bytearray) else key.key()  # without its window
+                text = None if s is None else s + bytes(plain).decode()
                 return written({"n": 7 if n is None else 2 * n, "s": text})
 
             return table.mapValues(_function("ValueMapperWithKey", "apply", mapped), *stored)

@@ -344,8 +344,12 @@ def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: s
         "@10 greatest; table_map_values; to_stream; to greatest",
         "stream a; to_table; table_filter; to_stream; to kept; @0 filter; select_key; to_table_stored; "
         "table_map_values; to_stream; to others; @6 to_table; table_filter_not_stored; to_stream; group_by; count",
+        "stream a; group_by_key; hopping_windows; count; count_values; to_stream; windows; to counts; "
+        "stream b; group_by_key; sessions; aggregate; table_map_values; to_stream; session_values; to sessions",
+        "unstored_table a; table_filter; to_stream; group_by; count; @1 to_stream; group_by_key; aggregate; "
+        "unstored_table d; table_filter; to_stream; unstored_table e; to_stream; merge 10; to merged",
     ],
-    ids=["tables", "with stores", "values of aggregates", "streams as tables"],
+    ids=["tables", "with stores", "values of aggregates", "streams as tables", "values of windows", "what is behind"],
 )
 def test_an_operation_of_a_table_writes_what_the_library_writes(spark: SparkSession, jvm: Any, text: str) -> None:
     steps = program(text)
