@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan import processes
@@ -18,6 +20,7 @@ from streamplan.local import brokers
 from streamplan.local.brokers import NODES, LocalKafka
 from streamplan.local.jars import BROKERS, directory_of, fetch, require
 from streamplan.local.ports import LOOPBACK, Ports, is_free
+from streamplan.settings import PROJECT
 
 from tests.support.brokers import local_kafka
 from tests.support.processes import kill, listening
@@ -165,3 +168,20 @@ def test_a_failed_fetch_leaves_nothing_that_looks_complete(tmp_path: Path) -> No
         fetch(BROKERS, environment, java_home=java_home, log_file=tmp_path / "fetch.log")
     assert "STREAMPLAN_MAVEN" in str(caught.value)
     assert not directory_of(BROKERS, environment).exists()
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_the_health_check_of_docker_compose_passes_for_a_broker_and_not_for_one_that_is_down(
+    own_kafka: LocalKafka, node: int
+) -> None:
+    compose = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())
+    program, *arguments, script, _ = compose["services"][f"kafka-{node}"]["healthcheck"]["test"][1:]
+    host, port = own_kafka.address(node).split(":")
+    check = [program, *arguments, script.replace("$$", "$").replace("/9092", f"/{port}"), host]
+    assert subprocess.run(check, timeout=60).returncode == 0
+    own_kafka.stop(node)
+    try:
+        assert subprocess.run(check, timeout=60, stderr=subprocess.DEVNULL).returncode != 0
+    finally:
+        own_kafka.up(deadline_seconds=DEADLINE_SECONDS)
+    assert subprocess.run(check, timeout=60).returncode == 0
