@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import random
+import typing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
+from pyspark.sql import DataFrame
+from streamplan.errors import Refused
 from streamplan.model.functions import STOP
+from streamplan.model.operations import ReduceFunction
+from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
-from streamplan.serdes.serde import MAX_BYTES, too_large
+from streamplan.serdes.primitive import Bytes, String
+from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
+from streamplan.spark.planning.process import resolve_operation
+from streamplan.spark.planning.records import RecordFrame
 
 from tests.support.process_task import Arrived, Made, ProcessTask, in_micro_batches
 
@@ -197,3 +205,30 @@ def test_structs_of_values_are_attributes_and_an_initializer_may_return_none() -
     task = ProcessTask.aggregating(lambda: None, count, SCHEMA)
     task.process([Arrived("a", BEGIN, 5, n) for n in range(3)])
     assert task.changelog["a"][0] == {"total": 3}
+
+
+@pytest.mark.parametrize(
+    ("serde", "fields"),
+    [
+        (Json("n bigint, at timestamp, x struct<a: string>"), "n bigint, at timestamp, x struct<a: string>"),
+        (String(), "value string"),
+        (Bytes(), None),
+    ],
+    ids=["json", "text", "bytes"],
+)
+def test_the_values_of_a_reducer_have_the_fields_of_its_stream_and_a_store_has_no_bytes(
+    serde: Serde, fields: str | None
+) -> None:
+    topology = Topology("app")
+    topology.stream("read", value=serde).group_by_key().reduce(wind, store="kept").to_stream().to("out")
+    [node] = topology.subtopologies[0].processors_with(ReduceFunction)
+    frame = RecordFrame(
+        typing.cast(DataFrame, None), value_is_raw=True, no_rejects=True, key_not_null=True, serde=serde
+    )
+    if fields is None:
+        with pytest.raises(Refused, match="the store of a reducer cannot hold value of type binary"):
+            resolve_operation(node, frame)
+        return
+    operation = resolve_operation(node, frame)
+    assert operation.state == operation.fields
+    assert ", ".join(" ".join(field) for field in operation.state) == fields

@@ -27,6 +27,29 @@ from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_state import record_in_state, record_of_state
 
 
+def resolve_operation(node: Processor, records: RecordFrame) -> Process:
+    """Return the operation of a processor, with the fields of its values: those of a reducer are those of its records.
+
+    Args:
+        node: A processor with a Python class, or with functions that aggregate.
+        records: What it processes.
+
+    Raises:
+        Refused: A store cannot hold the values of the records.
+    """
+    operation = node.operation
+    assert isinstance(operation, Process), f"{node.name} calls no class"
+    if not isinstance(operation, ReduceFunction):
+        return operation
+    fields = tuple(records.schema.fields.items())
+    if unsupported := [f"{name} of type {told}" for name, told in fields if any(unreadable_types(parse_type(told)))]:
+        raise Refused(
+            f"the store of a reducer cannot hold {', '.join(unsupported)}",
+            remedy=f"With map_values give it one of {', '.join(FIELD_TYPES)}, as in base64(value).",
+        )
+    return replace(operation, state=fields, fields=fields)
+
+
 def process_records(node: Processor, records: RecordFrame, *, sweeps: bool = True) -> DataFrame:
     """Process the records of each stream task.
 
@@ -51,7 +74,7 @@ def process_records(node: Processor, records: RecordFrame, *, sweeps: bool = Tru
         (F.lit(None).cast("binary") if records.value_is_raw else records.value).alias("value"),
         record_in_state(records).alias("record"),
     )
-    operation = _operation_of(node, records)
+    operation = resolve_operation(node, records)
     aggregates = isinstance(operation, ReduceFunction | AggregateFunction)
     of_task = AggregateFunctionState if aggregates else ProcessState
     state = of_task(operation, records.schema, records.key_serde, sweeps=sweeps)
@@ -67,7 +90,7 @@ def restore_process(node: Processor, records: RecordFrame, stored: DataFrame) ->
         stored: The last record of each key of the changelog, in the columns :data:`streamplan.spark.sources.RAW`.
     """
     rows = stored.select("partition", F.unix_millis("timestamp").alias("at"), "key", "value")
-    operation = _operation_of(node, records)
+    operation = resolve_operation(node, records)
     serde = repartition_serde({name: parse_type(of_field) for name, of_field in operation.state})
     state = RestoredProcessState(operation, serde, records.key_serde, sweeps=False)
     return _transformed(rows, state, operation, StringType())
@@ -100,7 +123,7 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
         batch: What :func:`process_records` gave.
         records: What was processed; only what is known of the keys is used.
     """
-    operation = _operation_of(node, records)
+    operation = resolve_operation(node, records)
     rejected = F.col("reason").isNotNull()
     # The value that was read is what a dead letter has. Of others it only tells whether there is a value.
     has_value = F.when(F.col("fields").isNotNull(), F.lit("").cast("binary"))
@@ -120,21 +143,6 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
         serde=None,
         format=None,
     )
-
-
-def _operation_of(node: Processor, records: RecordFrame) -> Process:
-    """The operation, with the fields of its values. Raises Refused where a store cannot hold those of the records."""
-    operation = node.operation
-    assert isinstance(operation, Process), f"{node.name} calls no class"
-    if not isinstance(operation, ReduceFunction):
-        return operation
-    fields = tuple(records.schema.fields.items())
-    if unsupported := [f"{name} of type {told}" for name, told in fields if any(unreadable_types(parse_type(told)))]:
-        raise Refused(
-            f"the store of a reducer cannot hold {', '.join(unsupported)}",
-            remedy=f"With map_values give it one of {', '.join(FIELD_TYPES)}, as in base64(value).",
-        )
-    return replace(operation, state=fields, fields=fields)
 
 
 def _types_of(operation: Process) -> dict[str, FieldType]:
