@@ -175,7 +175,7 @@ def _serde(declared: str) -> Serde:
     file, _, name = declared.partition(":")
     path = str(Path(file).absolute())
     match Path(file).suffix:
-        case ".avsc":
+        case ".avsc" | ".avpr":
             return Avro(path, record=name)
         case ".proto" | ".desc" | ".binpb":
             return Protobuf(path, message=name)

@@ -31,7 +31,7 @@ from streamplan.serdes.schema_serde import (
     text_of_file,
 )
 from streamplan.serdes.schema_source import WrittenSchema
-from streamplan.serdes.schema_text import is_json, plain_json
+from streamplan.serdes.schema_text import is_json
 from streamplan.serdes.schema_values import Difference, told
 from streamplan.serdes.serde import Undecodable, Value
 
@@ -48,8 +48,9 @@ class Avro(SchemaSerde):
 
     Attributes:
         schema: The schema of a record as JSON, or the path of a file with it. A relative path begins at the file that
-            declares it. Values may have been written with another schema, which this one can read: it may leave out
-            fields, and add fields with a default. What is kept is the schema of the record alone.
+            declares it. A file may have several types, as an array or as a protocol (``.avpr``). Values may have been
+            written with another schema, which this one can read: it may leave out fields, and add fields with a
+            default. What is kept is the schema of the record alone.
         max_bytes: The most bytes that the value, its new key and the record's headers may have together.
         schemas: Where the schemas of values are looked up. It is not declared: :meth:`with_schemas` sets it.
         topic: The topic that the values are in, for the name of the schema's subject. It is not declared either.
@@ -76,7 +77,7 @@ class Avro(SchemaSerde):
 
         if not is_json(self.schema):
             object.__setattr__(self, "schema", declared_text(declared_file(self.schema), judged))
-        elif record or paths or plain_json(self.schema) != self.schema or self.schema.lstrip().startswith("["):
+        else:
             try:
                 text = judged(self.schema)
             except ValueError as error:  # the property `fields` says it, with the line of the declaration

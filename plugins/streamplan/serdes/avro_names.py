@@ -26,6 +26,21 @@ def parse_json(text: str) -> Any:
         raise ValueError(f"the schema is not JSON: {error}") from error
 
 
+def types_of_file(text: str) -> tuple[Any, str]:
+    """Return what a file defines, a type or several in a list, and the namespace that it stands in.
+
+    Args:
+        text: A schema, or a protocol (``.avpr``), whose types these are.
+
+    Raises:
+        ValueError: It is no JSON, or the protocol has no name.
+    """
+    schema = parse_json(text)
+    if isinstance(schema, dict) and isinstance(schema.get("types"), list) and "protocol" in schema:
+        return schema["types"], full_name({**schema, "type": "protocol", "name": schema["protocol"]}, "")[1]
+    return schema, ""
+
+
 def full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     """Return the full name of a record, an enum or a fixed, and the namespace of what stands in it.
 
@@ -48,7 +63,7 @@ class NamedTypes:
     """A schema with the types that it names.
 
     Attributes:
-        root: The schema.
+        root: The schema; of a protocol its types.
         named: By full name each type, and the namespace that it stands in.
     """
 
@@ -56,9 +71,9 @@ class NamedTypes:
         self.named: dict[str, tuple[Any, str]] = {}
         self._earlier: list[tuple[str, tuple[Any, str]]] = []
         for reference in references:
-            self._collect(parse_json(reference), "")
-        self.root = parse_json(text)
-        self._collect(self.root, "")
+            self._collect(*types_of_file(reference))
+        self.root, namespace = types_of_file(text)
+        self._collect(self.root, namespace)
 
     def _collect(self, schema: Any, namespace: str) -> None:
         if isinstance(schema, list):

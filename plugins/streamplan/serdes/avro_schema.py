@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from streamplan.errors import did_you_mean
-from streamplan.serdes.avro_names import NamedTypes, default_of, full_name, parse_json
+from streamplan.serdes.avro_names import NamedTypes, default_of, full_name, parse_json, types_of_file
 from streamplan.serdes.avro_values import (
     DAY,
     PRIMITIVES,
@@ -83,7 +83,7 @@ def chosen_record(text: str, name: str, references: tuple[str, ...] = ()) -> str
     """Return the schema of one record of a text that defines several types.
 
     Args:
-        text: A type, or several in an array. A type may name others before and behind it.
+        text: A type, several in an array, or a protocol with its types. A type may name others before and behind it.
         name: The record, with its namespace or without; empty for the only one that stands there.
         references: Texts with further types, which the text may name.
 
@@ -94,7 +94,7 @@ def chosen_record(text: str, name: str, references: tuple[str, ...] = ()) -> str
         ValueError: There is no such record, or there are several. Or a type has two definitions.
     """
     plain = plain_json(text).strip() if plain_json(text) != text else text
-    if not name and not references and not isinstance(parse_json(plain), list):
+    if not name and not references and not isinstance(types_of_file(plain)[0], list):
         return plain
     types = NamedTypes(plain, references)
     if contradicted := types.contradicted():

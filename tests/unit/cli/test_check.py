@@ -56,6 +56,12 @@ def orders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeApplication:
             ' {"type": "record", "name": "Line", "fields": [{"name": "n", "type": "int"}]}]',
             ":Order",
         ),
+        (
+            "shop.avpr",
+            '{"protocol": "Shop", "types": ['
+            '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}]}',
+            ":Order",
+        ),
         ("order.schema.json", '{"type": "object", "properties": {"id": {"type": "string"}}}', ""),
         ("order.proto", 'syntax = "proto3"; message Order { string id = 1; } message Line { int32 n = 1; }', ":Order"),
     ],

@@ -360,8 +360,8 @@ topology.stream("clicks", value=Json("page string", allowd={"page": {}}))
 topology.stream("clicks", value=Json("page string"), key_serde=Long)
 → 1: stream: key_serde=Long is no serde of keys. Write Long()
 
-topology.stream("clicks", value=Json("page string"), key_serde=Avro('{"type": "string"}'))
-→ 1: stream: key_serde=Avro(schema='{"type": "string"}') is no serde of keys. Write Bytes(): a key with a schema is its bytes. See 'Keys with a schema' in docs/language.md
+topology.stream("clicks", value=Json("page string"), key_serde=Avro('{"type":"record","name":"K","fields":[{"name":"id","type":"int"}]}'))
+→ 1: stream: key_serde=Avro(schema='{"type":"record","name":"K"...{"name":"id","type":"int"}]}') is no serde of keys. Write Bytes(): a key with a schema is its bytes. See 'Keys with a schema' in docs/language.md
 
 topology.stream("clicks", value=Avro(5))
 → 1: Avro: schema is the number 5; it takes a text. For example topology.stream("orders", value=Avro("order.avsc"))

@@ -293,6 +293,44 @@ def test_a_name_with_a_dot_is_a_full_name_also_within_a_namespace() -> None:
         assert Avro(json.dumps(types), record="Order").fields == {"line": "struct<a: int>"}
 
 
+PROTOCOL = {"protocol": "Shop", "namespace": "shop", "messages": {}}
+
+
+def test_the_types_of_a_protocol_are_those_of_a_file_with_several(tmp_path: Path) -> None:
+    without_namespace = [{name: each[name] for name in ("type", "name", "fields")} for each in (LINE, ORDER)]
+    expected = Avro(json.dumps([LINE, ORDER, STATE]), record="Order")
+    for protocol in (PROTOCOL, {"protocol": "shop.Shop"}):
+        text = json.dumps({**protocol, "types": [*without_namespace, STATE]})
+        (tmp_path / "shop.avpr").write_text(text, encoding="utf-8")
+        serde = Avro(text, record="Order")
+        assert json.loads(serde.schema) == json.loads(expected.schema)
+        assert Avro(str(tmp_path / "shop.avpr"), record="shop.Order") == serde
+        assert (
+            Avro(json.dumps({**ORDER, "name": "New"}), references=str(tmp_path / "shop.avpr")).record_name == "shop.New"
+        )
+        with pytest.raises(ValueError, match=r"name one by record=; its records are shop\.Line, shop\.Order$"):
+            _ = Avro(text).fields
+    one = json.dumps({**PROTOCOL, "types": without_namespace[:1]})
+    assert json.loads(Avro(one).schema) == LINE
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reason"),
+    [
+        ({**PROTOCOL, "types": []}, "it has no record; its records are none"),
+        ({**PROTOCOL, "protocol": 5, "types": [LINE]}, "a protocol without a name"),
+        ({**PROTOCOL, "namespace": 5, "types": [LINE]}, "the protocol Shop has the namespace 5, which is no text"),
+        ({**PROTOCOL, "types": {}}, "the schema is not that of a record"),
+        (PROTOCOL, "the schema is not that of a record"),
+    ],
+)
+def test_a_protocol_that_is_none_is_refused(tmp_path: Path, protocol: dict[str, Any], reason: str) -> None:
+    (tmp_path / "shop.avpr").write_text(json.dumps(protocol), encoding="utf-8")
+    for declared in (json.dumps(protocol), str(tmp_path / "shop.avpr")):
+        with pytest.raises(ValueError, match=reason):
+            _ = Avro(declared).fields
+
+
 # -- a record of Avro in several files
 
 
