@@ -144,3 +144,59 @@ def test_keys_of_another_serde(tried: Tried) -> None:
     assert [m.key() for m in tried.read(tried.named("out"))] == [key, key]
     assert tried.dead_letters() == [("sales", "the key has 1 bytes; Long has 8")]
     assert disagreeing(tried) == []
+
+
+def nothing() -> dict[str, Any]:
+    return {"total": 0, "shops": []}
+
+
+def sold(key: str, sale: Any, aggregate: Any) -> dict[str, Any] | None:
+    """Depends on the order of the records. A sale that is not paid deletes."""
+    mean = sale.weight / sale.amount
+    shops = [*aggregate.shops, sale.shop]
+    return {"total": aggregate.total + sale.amount, "mean": mean, "shops": shops} if sale.paid is not False else None
+
+
+def longer(old: Any, new: Any) -> Any:
+    """The value of the longer shop. Two of one length delete the key."""
+    if len(old.shop) == len(new.shop):
+        return None
+    return {**vars(new), "at": old.at} if len(new.shop) > len(old.shop) else old
+
+
+@pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
+def test_aggregates_of_functions_over_several_micro_batches(tried: Tried) -> None:
+    """What fails is a dead letter, and changes nothing. A null value is dropped. An aggregate takes the latest time."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    totals = sales.group_by_key().aggregate(
+        nothing, sold, schema="total bigint, mean double, shops array<string>", store="totals"
+    )
+    totals.to_stream().to(tried.named("out"))
+    of_shops = sales.filter("shop is not null and record.key is not null")
+    named = of_shops.map_values({"shop": "shop", "at": "record.timestamp"}).group_by("record.key", name="again")
+    named.reduce(longer, store="longest").to_stream().to(tried.named("kept"))
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 5), ("a", sale("yy", 4), 1), ("a", sale("x", 0), 2)])
+    tried.produce("sales", [("a", None, 5), (None, sale("x", 1), 4)])
+    tried.drain()
+    first = {"total": 1, "mean": 1.5, "shops": ["x"]}
+    second = {"total": 5, "mean": 0.375, "shops": ["x", "yy"]}
+    assert tried.store("totals") == {"a": second}
+    tried.produce("sales", [("a", sale("zzz", 2), 6), ("b", sale("x", 1), 7)])
+    tried.drain()
+    third = {"total": 7, "mean": 0.75, "shops": ["x", "yy", "zzz"]}
+    assert tried.store("totals") == {"a": third, "b": first}
+    tried.produce("sales", [("a", sale("zzz", 1, paid=False), 8), ("b", sale("y", 1), 9)])
+    tried.drain()
+    fourth = {"total": 2, "mean": 1.5, "shops": ["x", "y"]}
+    assert tried.store("totals") == {"a": None, "b": fourth}
+    assert tried.store("longest") == {"a": None, "b": None}
+    kept = [("a", shop, 5) for shop in ("x", "yy", "yy", "zzz")] + [("b", "x", 7)]
+    lengths = [(key, {"shop": shop, "at": text_of(second)}) for key, shop, second in kept]
+    assert tried.records("kept") == sorted([*lengths, ("a", None), ("b", None)], key=repr)
+    expected = [("a", first), ("a", second), ("a", third), ("a", None), ("b", first), ("b", fourth)]
+    assert tried.records("out") == sorted(expected, key=repr)
+    line = sold.__code__.co_firstlineno + 2
+    divided = f"{__name__}.sold raised ZeroDivisionError in line {line}: float division by zero"
+    assert tried.dead_letters() == sorted([("sales", divided), ("sales", "the key is null")])
+    assert disagreeing(tried) == []

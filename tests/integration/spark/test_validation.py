@@ -14,6 +14,7 @@ from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.model.windows import SessionWindows
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Bytes
 from streamplan.spark.planning.validation import resolve_schemas
 
 from tests.support.examples import PIPELINES
@@ -190,3 +191,20 @@ def test_validate_prints_its_answers_and_no_line_of_spark(tmp_path: Path) -> Non
         f"{tmp_path}/mistaken.py:6: filter:",
         f"{tmp_path}/mistaken.py:7: map_values, x:",
     ]
+
+
+def test_the_values_of_reducers_and_aggregators_are_judged(spark: SparkSession) -> None:
+    """A store has no bytes. Behind functions expressions see the fields of the stream, or of the schema."""
+    topology = Topology("faulty")
+    topology.stream("raw", value=Bytes()).group_by_key().reduce(max).to_stream().to("a")
+    sales = topology.stream("sales", value=SALE)
+    reduced = sales.group_by("shop", name="b").reduce(lambda old, new: new, store="b").to_stream()
+    reduced.filter("amount").to("c")
+    totals = sales.group_by("shop", name="d").aggregate(dict, lambda key, value, total: total, schema="total bigint")
+    totals.to_stream().filter("total").to("e")
+    totals.to_stream().filter("total > 1").to("f")
+    with pytest.raises(Refused) as refusal:
+        resolve_schemas(spark, pipeline(topology, "raw", "sales"))
+    told = str(refusal.value).splitlines()[1:]
+    assert "the store of a reducer cannot hold value of type binary" in told[0]
+    assert ["not a boolean" in line for line in told[1:]] == [True, True]
