@@ -12,8 +12,20 @@ os.environ["STREAMPLAN_PIPELINES"] = "streamplan.pipelines"
 os.environ.pop("COLUMNS", None)  # xdist's processes inherit what the readline of their parent has set
 
 INTEGRATION = Path(__file__).parent / "integration"
-FIRST = ("stack", "testing/test_oracle.py", "spark", "secured", "maintenance", "checks")
-"""What takes longest begins first, so that no worker is left alone with it at the end."""
+FIRST = (
+    "importing/test_running_application.py",
+    "stack",
+    "testing/test_oracle.py",
+    "spark",
+    "secured",
+    "maintenance",
+    "checks",
+)
+"""What takes longest begins first, so that no worker is left alone with it at the end.
+
+Before it comes what is called back from Java by a gateway of its own: py4j waits for that with ``select``, which takes
+descriptors below 1,024 alone, and after a thousand tests a process has more of them open.
+"""
 
 TOGETHER = ("stack", "secured")
 """Folders whose files share what takes long to start: Airflow, and secured brokers."""

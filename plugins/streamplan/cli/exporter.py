@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
             observed="none is registered",
             remedy="Give --application-id ID, or register a pipeline: `python -m streamplan list` says how.",
         )
-    port, stop_serving = serve(PrometheusCollector(lambda: _measure(samplers, broken)), options.host, options.port)
+    port, stop_serving = serve(PrometheusCollector(lambda: measurements(samplers, broken)), options.host, options.port)
     stop_sending = send_by_otlp(samplers, options.otlp, options.otlp_seconds, broken) if options.otlp else None
     plain_console().print(f"Metrics are at http://{options.host}:{port}/metrics. Ctrl-C ends it.")
     try:
@@ -95,7 +95,13 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(samplers: Sequence[Sampler], broken: Sequence[BrokenPipeline]) -> Iterator[Measurement]:
+def measurements(samplers: Sequence[Sampler], broken: Sequence[BrokenPipeline]) -> Iterator[Measurement]:
+    """Yield the values of all metrics of some pipelines.
+
+    Args:
+        samplers: Look at the pipelines that can be used.
+        broken: The others.
+    """
     for each in broken:
         yield Measurement(BROKEN, 1, {"pipeline": each.name})
     for sampler in samplers:
@@ -136,7 +142,7 @@ def send_by_otlp(
     def observe(metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
         return lambda _: [
             Observation(value.value, dict(value.attributes))
-            for value in _measure(samplers, broken)
+            for value in measurements(samplers, broken)
             if value.metric is metric
         ]
 

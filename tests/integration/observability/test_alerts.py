@@ -18,12 +18,14 @@ import httpx
 import pytest
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import CheckResult, Outcome
-from streamplan.errors import BrokersUnavailable
+from streamplan.cli.exporter import measurements
+from streamplan.errors import BrokersUnavailable, StreamplanError
 from streamplan.model.group_member import Member
 from streamplan.observability.metrics import measure
 from streamplan.observability.prometheus import PrometheusCollector, serve
 from streamplan.observability.sampler import Sampler
 from streamplan.pipelines.orders import PIPELINE
+from streamplan.registry import BrokenPipeline
 from streamplan.reports.results import write_result
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
@@ -55,7 +57,9 @@ class Watched:
         self.application.drain()
         self.cluster.group_members[self.application.group] = (Member("streamplan:7@host", "/10.0.0.1", "id"),)
         sampler = Sampler(lambda: application_of(PIPELINE), "orders", self.cluster, home / "reports")
-        self.port, self.stop_exporter = serve(PrometheusCollector(lambda: measure(sampler.sample())), "127.0.0.1", 0)
+        self.broken: list[BrokenPipeline] = []
+        collector = PrometheusCollector(lambda: [*measurements([], self.broken), *measure(sampler.sample())])
+        self.port, self.stop_exporter = serve(collector, "127.0.0.1", 0)
 
     def check(self, name: str, outcome: Outcome, age: timedelta = timedelta(0)) -> None:
         at = (datetime.now(UTC) - age).isoformat()
@@ -120,6 +124,10 @@ def dead_letter_one(watched: Watched) -> None:
     watched.application.dead_letter(watched.cluster.existing["orders"].partitions[0].records[0])
 
 
+def break_a_pipeline(watched: Watched) -> None:
+    watched.broken.append(BrokenPipeline("typo_module", StreamplanError("a module", observed="a mistake")))
+
+
 def take_the_brokers_away(watched: Watched) -> None:
     def away(method: str) -> None:
         raise BrokersUnavailable("Kafka at 127.0.0.1:9092", observed="no answer")
@@ -135,6 +143,7 @@ OUTAGES: dict[str, Callable[[Watched], None]] = {
     "StreamplanCheckCouldNotLook": lambda watched: watched.check("skew", Outcome.COULD_NOT_LOOK),
     "StreamplanTotalsNotVerified": lambda watched: watched.check("totals", Outcome.PASSED, timedelta(days=2)),
     "StreamplanDeadLetters": dead_letter_one,
+    "StreamplanPipelineBroken": break_a_pipeline,
     "StreamplanBrokersDoNotAnswer": take_the_brokers_away,
     "StreamplanExporterDown": lambda watched: watched.stop_exporter(),
 }
