@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from streamplan.serdes.serde import Serde
-from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.records import RecordFrame, record_has
 from streamplan.spark.sink.spec import DEAD_LETTER
 from streamplan.spark.sources import HEADERS
 
@@ -72,7 +70,7 @@ def dead_letter_rows(data: DataFrame) -> DataFrame:
 
 
 def _dead_letter_columns(data: DataFrame) -> list[Column]:
-    value = "original_value" if "original_value" in cast(StructType, data.schema["record"].dataType).names else "value"
+    value = "original_value" if record_has(data, "original_value") else "value"
     return _output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col(f"record.{value}"))
 
 

@@ -130,22 +130,22 @@ class RecordFrame:
     @property
     def windowed(self) -> bool:
         """Whether the key is one of a window."""
-        return "window" in cast(StructType, self.data.schema["record"].dataType).names
+        return record_has(self.data, "window")
 
     @property
     def is_of_sessions(self) -> bool:
         """Whether the window of the key is a session."""
-        return "session" in cast(StructType, self.data.schema["record"].dataType).names
+        return record_has(self.data, "session")
 
     @property
     def keeps_duplicates(self) -> bool:
         """Whether records of the same key and window are told apart by a number."""
-        return "sequence_number" in cast(StructType, self.data.schema["record"].dataType).names
+        return record_has(self.data, "sequence_number")
 
     @property
     def keeps_original_value(self) -> bool:
         """Whether an operation of a table may have deleted values, so that a dead letter has those of before."""
-        return "original_value" in cast(StructType, self.data.schema["record"].dataType).names
+        return record_has(self.data, "original_value")
 
     def with_record(self, record: Column) -> RecordFrame:
         """Replace the struct ``record``."""
@@ -304,6 +304,11 @@ class RecordFrame:
 
     def _unless_rejected(self, column: Column) -> Column:
         return column if self.no_rejects else F.when(F.col("record.reason").isNull(), column)
+
+
+def record_has(data: DataFrame, name: str) -> bool:
+    """Return whether the struct ``record`` of a DataFrame has a part of this name."""
+    return name in cast(StructType, data.schema["record"].dataType).names
 
 
 def rejecting_binary_keys(frame: RecordFrame) -> RecordFrame:
