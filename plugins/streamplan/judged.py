@@ -1,9 +1,9 @@
 """Judges the calls of the language: what is wrong with the arguments, in which line, and what to write.
 
-A call that does not fit the signature, or an argument that does not
-fit its annotation, is a :class:`Diagnostic` of the line that calls. Streams and tables add it
-to their graph, so that all faults of a declaration are told at once. A value that is made before there is a graph, such
-as a serde or windows, keeps its own, and whoever is given the value tells them.
+A call that does not fit the signature, or an argument that does not fit its annotation, is a :class:`Diagnostic` of the
+line that calls. Streams and tables add it to their graph, so that all faults of a declaration are told at once. A value
+that is made before there is a graph, such as a serde or windows, keeps its own mistakes. Whoever is given the value
+tells them.
 """
 
 from __future__ import annotations

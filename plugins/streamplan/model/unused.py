@@ -95,7 +95,7 @@ def _word(node: Processor) -> str:
 def _unused_fields(pipeline: Pipeline) -> Iterator[Diagnostic]:
     """The fields of JSON that no expression names, and that reach no topic or store that people read.
 
-    A schema in a file is that of others, so its fields are not judged.
+    The fields of a schema in a file are not judged: other applications may read the same file.
     """
     topology = pipeline.topology
     used = [part for group in topology.subtopologies for node in group.nodes for part in _used_by(node)]
