@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
@@ -29,7 +30,6 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-import streamplan
 from streamplan.errors import Refused, StreamplanError, did_you_mean
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.words import NoSuchOperation, answer_to_import
@@ -267,7 +267,7 @@ def _remedy(error: BaseException, module_name: str) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is None and isinstance(error, ImportError) and error.name == "streamplan":
         word = re.search(r"cannot import name '(\w+)'", str(error))  # Python 3.12 has it in name_from
-        if word and (answer := answer_to_import(word[1], streamplan.__all__)):
+        if word and (answer := answer_to_import(word[1], sys.modules[error.name].__all__)):
             return answer
     if missing is not None and f"{module_name}.".startswith(f"{missing}."):
         return (
