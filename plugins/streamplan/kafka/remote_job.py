@@ -19,8 +19,12 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.registry import pipeline_named
 
 STOP_SECONDS = 25.0
-"""Deadline of a stop. The aggregator looks every five seconds, and Spark then ends its queries. Airflow's triggerer
-gives a trigger 30 s (``triggerer.on_kill_timeout``)."""
+"""An aggregator that was asked to stop has so long to end. It looks every five seconds, and Spark ends its queries.
+Airflow's triggerer gives a trigger 30 s (``triggerer.on_kill_timeout``)."""
+
+ASK_SECONDS = 300.0
+"""Where the brokers do not take a request to stop, it is made again for so long. Nobody makes it later, because
+its run has ended. A later run's aggregator that obeys such a request is restarted by Airflow."""
 
 PRODUCER_SECONDS = 60.0
 """A producer that has begun and writes no record for so long has ended."""
@@ -92,31 +96,41 @@ class RemoteAggregator:
         hold the request, so its first aggregator is waited for.
 
         Raises:
-            Refused: A topic of others that the application reads does not exist.
-            StreamplanError: An aggregator is a member still after :data:`STOP_SECONDS`.
-            BrokersUnavailable: The brokers did not answer.
+            Refused: An external topic that the application reads does not exist.
+            StreamplanError: No position held the request within :data:`ASK_SECONDS`, or an aggregator is a member still
+                :data:`STOP_SECONDS` after it.
+            BrokersUnavailable: The brokers did not take the request within :data:`ASK_SECONDS`, or did not answer.
         """
         pipeline = resolve_pipeline(self._pipeline, self._brokers)
+        self._ask_to_stop(pipeline)
         deadline = time.monotonic() + STOP_SECONDS
-        is_asked = False
-        while True:
-            is_asked = is_asked or stop_application(pipeline, self._brokers) is not None
-            instances = self.instances()
-            if is_asked and not instances:
-                return
+        while instances := self.instances():
             if time.monotonic() > deadline:
-                break
+                raise StreamplanError(
+                    f"application {self._group}",
+                    expected=f"stopped within {STOP_SECONDS:g} s",
+                    observed=f"{', '.join(instances)} in its consumer group",
+                    remedy="End its process on its host. It commits nothing after a request to stop.",
+                )
             time.sleep(_POLL_SECONDS)
-        raise StreamplanError(
-            f"application {self._group}",
-            expected=f"stopped within {STOP_SECONDS:g} s",
-            observed=f"{', '.join(instances)} in its consumer group"
-            if instances
-            else "no position that holds the request",
-            remedy="End its process on its host. It commits nothing after a request to stop."
-            if is_asked
-            else "If its first aggregator is being started on another host, end that process there.",
-        )
+
+    def _ask_to_stop(self, pipeline: Pipeline) -> None:
+        deadline = time.monotonic() + ASK_SECONDS
+        while True:
+            error = StreamplanError(
+                f"application {self._group}",
+                expected="a position that holds the request to stop",
+                observed="none",
+                remedy="If its first aggregator is being started on another host, end that process there.",
+            )
+            try:
+                if stop_application(pipeline, self._brokers) is not None:
+                    return
+            except StreamplanError as refused:
+                error = refused
+            if time.monotonic() > deadline:
+                raise error
+            time.sleep(_POLL_SECONDS)
 
 
 class RemoteProducer:

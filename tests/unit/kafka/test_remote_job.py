@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from streamplan.errors import StreamplanError
+from streamplan.errors import BrokersUnavailable, StreamplanError
 from streamplan.kafka import remote_job as module
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.remote_job import PRODUCER_SECONDS, RemoteAggregator, RemoteProducer, remote_job
@@ -85,10 +85,31 @@ def test_a_first_start_is_asked_as_soon_as_there_are_positions(monkeypatch: pyte
     monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
     aggregator(monkeypatch, [], [NEW], [NEW], []).stop()
     assert list(answers) == []
-    monkeypatch.setattr(module, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(module, "ASK_SECONDS", 0.1)
     monkeypatch.setattr(module, "stop_application", lambda pipeline, brokers: None)
-    with pytest.raises(StreamplanError, match="no position that holds the request"):
+    with pytest.raises(StreamplanError, match="a position that holds the request to stop"):
         aggregator(monkeypatch, []).stop()
+
+
+def test_a_request_that_the_brokers_did_not_take_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else would make it: the run of the aggregator has ended."""
+    asked = []
+
+    def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation:
+        asked.append(pipeline.name)
+        if len(asked) < 3:
+            raise BrokersUnavailable("the transactions of orders-aggregator-claim")
+        return Generation.of_this_process(None, stop=True)
+
+    monkeypatch.setattr(module, "stop_application", stop_application)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
+    aggregator(monkeypatch, [OLD], []).stop()
+    assert len(asked) == 3
+
+    monkeypatch.setattr(module, "ASK_SECONDS", 0.0)
+    asked.clear()
+    with pytest.raises(BrokersUnavailable):
+        aggregator(monkeypatch, [OLD]).stop()
 
 
 def test_a_producer_lives_while_its_records_grow(monkeypatch: pytest.MonkeyPatch) -> None:
