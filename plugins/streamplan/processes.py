@@ -186,14 +186,21 @@ def is_alive(ref: ProcessRef) -> bool:
     """Whether the process that ``ref`` names runs here: same PID namespace, pid and start time, and not a zombie."""
     if ref.is_elsewhere:
         return False
-    child = _children.get(ref.pid)
-    if child is not None and child.poll() is not None:
-        del _children[ref.pid]
+    exit_status(ref)  # reaps a child of this process
     try:
         process = psutil.Process(ref.pid)
         return _same(process, ref) and not _has_ended(process)
     except psutil.NoSuchProcess:
         return False
+
+
+def exit_status(ref: ProcessRef) -> int | None:
+    """Return how a process has ended that this process started: its exit status, or less than 0 after a signal.
+
+    None where it runs, or where another process started it.
+    """
+    child = _children.get(ref.pid)
+    return None if child is None else child.poll()
 
 
 def stop(ref: ProcessRef, *, grace_seconds: float = 10.0) -> None:

@@ -143,6 +143,38 @@ def pipeline_named(name: str) -> Pipeline:
     )
 
 
+def pipelines_of_file(file: Path) -> tuple[Pipeline, ...]:
+    """Register the pipelines of a file in place of those that :data:`VARIABLE` names.
+
+    This process and those that it starts find them: the file is imported as a module, of its package where it is in
+    one.
+
+    Args:
+        file: A Python file.
+
+    Raises:
+        StreamplanError: The file does not exist, cannot be imported, or declares no pipeline.
+    """
+    file = file.resolve()
+    if not file.is_file():
+        raise Refused(f"the file {file}", expected="a Python file that declares a pipeline", observed="no such file")
+    root, module = file.parent, file.stem
+    while (root / "__init__.py").is_file():
+        root, module = root.parent, f"{root.name}.{module}"
+    sys.path.insert(0, str(root))
+    path = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ |= {"PYTHONPATH": os.pathsep.join(path), VARIABLE: module}
+    taken = getattr(sys.modules.get(module), "__file__", file)
+    if Path(str(taken)).resolve() != file:
+        raise Refused(
+            f"the file {file}",
+            expected="a name that no other module has",
+            observed=f"{taken}, which Python imports as {module}",
+            remedy="Give the file another name.",
+        )
+    return tuple(each for each in _named_by(Registration(module, str(file))) if isinstance(each, Pipeline))
+
+
 def chosen_pipelines(names: Iterable[str]) -> tuple[tuple[Pipeline, ...], tuple[BrokenPipeline, ...]]:
     """Return the pipelines of those names and what is broken of them; all that is registered where there is no name.
 

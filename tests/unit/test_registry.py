@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -215,3 +217,49 @@ def test_a_pipeline_s_name_that_is_misspelt_is_guessed(theirs: Theirs) -> None:
     theirs.variable("mine")
     with pytest.raises(Refused, match=r"pipeline 'paymnets': expected payments\. Did you mean payments\?"):
         pipeline_named("paymnets")
+
+
+PIPELINE_FILE = """\
+from streamplan import Json, Pipeline, Topology
+topology = Topology("in-a-file")
+topology.stream("a", value=Json("n int")).to("b")
+PIPELINE = Pipeline("in-a-file", topology, description="Copies.", topic_partitions={"a": 1, "b": 1})
+"""
+
+
+def test_the_pipelines_of_a_file_are_found_by_this_process_and_those_that_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", "streamplan.pipelines")
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    package = tmp_path / "of_a_test_of_files"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for file in (package / "declared.py", tmp_path / "declared_alone.py"):
+        file.write_text(PIPELINE_FILE)
+        assert [pipeline.name for pipeline in registry.pipelines_of_file(file)] == ["in-a-file"]
+        assert [pipeline.name for pipeline in registry.registered_pipelines()] == ["in-a-file"]
+        words = [sys.executable, "-m", "streamplan", "list"]
+        assert "in-a-file" in subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("json.py", PIPELINE_FILE, "expected a name that no other module has, observed .*json/__init__.py"),
+        ("no_pipeline_of_a_test.py", "", "expected a Pipeline, or a tuple of them"),
+        ("broken_file_of_a_test.py", "1 / 0", r"broken_file_of_a_test.py:1: ZeroDivisionError"),
+        ("missing_file_of_a_test.py", None, "observed no such file"),
+    ],
+)
+def test_a_file_without_a_pipeline_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str | None, message: str
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for variable in ("STREAMPLAN_PIPELINES", "PYTHONPATH"):
+        monkeypatch.setenv(variable, os.environ.get(variable, ""))
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(Refused, match=message):
+        registry.pipelines_of_file(tmp_path / name)

@@ -18,6 +18,7 @@ from streamplan.programs import ExitStatus, run_program
 COMMANDS = (
     "init",
     "import",
+    "run",
     "demo",
     "up",
     "down",
@@ -51,6 +52,8 @@ For any other Kafka Streams application, `check`, `top`, `topic`, `store` and
 several pipelines.
 
 examples:
+  run a pipeline in the foreground, without Airflow
+    %(prog)s run pipeline.py --local
   deploy the pipeline `orders` on this machine, verify it, and see how it is
     %(prog)s demo orders --records 100000
     %(prog)s status

@@ -141,6 +141,7 @@ def apply_topics(
     pipeline: Pipeline,
     *,
     report: Callable[[str], None] | None = None,
+    approve: Callable[[TopicPlan], None] = lambda plan: None,
     deadline_seconds: float = ANSWER_SECONDS,
 ) -> TopicPlan:
     """Create the topics of a pipeline that do not exist, and wait until all brokers know them with leaders.
@@ -149,6 +150,7 @@ def apply_topics(
         brokers: The brokers.
         pipeline: The pipeline.
         report: Is told the plan before anything is created.
+        approve: Is given the plan when nothing stands in its way. If it raises, nothing is created.
         deadline_seconds: Deadline of each answer.
 
     Returns:
@@ -161,7 +163,7 @@ def apply_topics(
     pipeline = resolve_pipeline(pipeline, brokers, deadline_seconds=deadline_seconds)
     specs = pipeline.topics()
     refuse_unfinished_repartition(brokers, pipeline, deadline_seconds=deadline_seconds)
-    return apply_specs(brokers, pipeline.name, specs, report=report, deadline_seconds=deadline_seconds)
+    return apply_specs(brokers, pipeline.name, specs, report=report, approve=approve, deadline_seconds=deadline_seconds)
 
 
 def refuse_unfinished_repartition(
@@ -189,6 +191,7 @@ def apply_specs(
     specs: Sequence[TopicSpec],
     *,
     report: Callable[[str], None] | None = None,
+    approve: Callable[[TopicPlan], None] = lambda plan: None,
     deadline_seconds: float = ANSWER_SECONDS,
 ) -> TopicPlan:
     """Create topics that do not exist, as :func:`apply_topics` does.
@@ -198,6 +201,7 @@ def apply_specs(
         subject: The name of the pipeline, for errors.
         specs: The topics.
         report: Is told the plan before anything is created.
+        approve: Is given the plan when nothing stands in its way.
         deadline_seconds: Deadline of each answer.
 
     Raises:
@@ -232,6 +236,7 @@ def apply_specs(
             f"{count} of the topics of {subject} that exist are not as declared: {listed}",
             remedy=explain_differences(subject, plan.differences, [spec for spec in specs if not spec.owned]),
         )
+    approve(plan)
     _create(admin, brokers, plan, deadline_seconds, validate_only=False)
     _await_agreement(admin, brokers, specs, replication_factor, deadline_seconds)
     return plan

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,7 +102,14 @@ def require(jars: JarSet, environment: Mapping[str, str]) -> Path:
     return directory
 
 
-def fetch(jars: JarSet, environment: Mapping[str, str], *, java_home: Path, log_file: Path) -> Path:
+def fetch(
+    jars: JarSet,
+    environment: Mapping[str, str],
+    *,
+    java_home: Path,
+    log_file: Path,
+    report: Callable[[str], None] = lambda line: None,
+) -> Path:
     """Return the directory of the set, and fetch the set first when it does not exist.
 
     The directory appears when it is complete: an interrupted call leaves none under this name.
@@ -112,6 +119,7 @@ def fetch(jars: JarSet, environment: Mapping[str, str], *, java_home: Path, log_
         environment: Names the cache, the repository and the proxy.
         java_home: The Java that runs Ivy.
         log_file: The file for Ivy's output.
+        report: Is told what is fetched.
 
     Raises:
         StreamplanError: Ivy failed. The error names the log.
@@ -119,6 +127,7 @@ def fetch(jars: JarSet, environment: Mapping[str, str], *, java_home: Path, log_
     directory = directory_of(jars, environment)
     if directory.is_dir():
         return directory
+    report(f"Fetching the jars {jars.name} {jars.version}, once for this machine.")
     directory.parent.mkdir(parents=True, exist_ok=True)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:

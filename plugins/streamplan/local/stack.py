@@ -92,23 +92,45 @@ class Stack:
         """Start what is not running, and wait until all is healthy."""
         self.airflow.require_startable()
         with self._exclusively():
-            if any(self.kafka.process(node) is None for node in NODES):
-                self._report(f"Starting Kafka: two brokers{', secured' if self.kafka.security else ''}.")
-            self.kafka.start_missing()
-            if self.registry.is_used and self.registry.process() is None:
-                self._report("Starting a stand-in for a Schema Registry.")
-                self.registry.start(self._report)
+            self._start_brokers()
             # Airflow needs only the connection, so its database is prepared while the brokers start.
             if len(self.airflow.running()) < len(airflow.PROCESSES):
                 self._report("Starting Airflow: api-server, scheduler, dag-processor, triggerer.")
             self.airflow.start(self.kafka.brokers)
-            self.kafka.wait_until_ready()
-            self._report(f"Kafka is ready at {self.kafka.bootstrap_servers}.")
-            if self.registry.is_used:
-                self.registry.wait_until_ready()
-                self._report(f"The Schema Registry's stand-in is ready at {self.registry.address}.")
+            self._await_brokers()
             self.airflow.wait_until_ready()
             self._report(f"Airflow is ready at {self.airflow.url}.")
+
+    @contextmanager
+    def brokers_up(self) -> Iterator[None]:
+        """Run Kafka and the Schema Registry without Airflow while the block runs. Those that ran before go on."""
+        ran = any(self.kafka.process(node) is not None for node in NODES)
+        try:
+            with self._exclusively():
+                self._start_brokers()
+                self._await_brokers()
+            yield
+        finally:
+            if not ran:
+                with self._exclusively():
+                    self._report("Stopping Kafka.")
+                    self.registry.down()
+                    self.kafka.down()
+
+    def _start_brokers(self) -> None:
+        if any(self.kafka.process(node) is None for node in NODES):
+            self._report(f"Starting Kafka: two brokers{', secured' if self.kafka.security else ''}.")
+        self.kafka.start_missing()
+        if self.registry.is_used and self.registry.process() is None:
+            self._report("Starting a stand-in for a Schema Registry.")
+            self.registry.start(self._report)
+
+    def _await_brokers(self) -> None:
+        self.kafka.wait_until_ready()
+        self._report(f"Kafka is ready at {self.kafka.bootstrap_servers}.")
+        if self.registry.is_used:
+            self.registry.wait_until_ready()
+            self._report(f"The Schema Registry's stand-in is ready at {self.registry.address}.")
 
     def down(self) -> list[str]:
         """Stop every process that is registered in ``run/`` and that this process can see.

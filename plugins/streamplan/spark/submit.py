@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from streamplan.errors import Refused
@@ -152,6 +152,25 @@ def spark_submit_configs(master: str) -> dict[str, str]:
         **REDACTION,
         **({"spark.python.daemon.module": _PYTHON_DAEMON} if master.partition("[")[0] == "local" else {}),
     }
+
+
+def local_submit(job: str, arguments: Sequence[str], jars: Path) -> list[str]:
+    """Return the call of spark-submit for a job whose Spark runs on this machine alone.
+
+    Args:
+        job: The name of a file in ``streamplan/jobs/``.
+        arguments: The arguments of the job.
+        jars: The directory of the jars of Spark's Kafka connector.
+    """
+    configs = {**spark_submit_configs(LOCAL_MASTER), "spark.ui.enabled": "false"}
+    return [
+        str(pyspark_home() / "bin" / "spark-submit"),
+        *("--master", LOCAL_MASTER, "--driver-memory", "1g"),
+        *(word for name, value in configs.items() for word in ("--conf", f"{name}={value}")),
+        *("--jars", ",".join(map(str, sorted(jars.glob("*.jar"))))),
+        str(PACKAGE / "jobs" / job),
+        *arguments,
+    ]
 
 
 def class_archive() -> Path:
