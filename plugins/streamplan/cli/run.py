@@ -232,10 +232,12 @@ def _show_tables(
 ) -> None:
     observed = Observed(pipeline.name, KafkaCluster(brokers), pipeline)
     sampler = Sampler(observed.find, observed.name, observed.cluster, settings.reports)
-    foot = Text(f"Ctrl-C ends it. Its log is {settings.logs / f'{aggregator.name}.log'}.", "dim")
-    with Live(Text("Starting Spark, which takes some seconds."), console=console, auto_refresh=False) as live:
+    foot = f"Ctrl-C ends it. Its log is {settings.logs / f'{aggregator.name}.log'}."
+    with Live(Text("Starting Spark."), console=console, auto_refresh=False) as live:
         while processes.is_alive(aggregator):
-            live.update(Group(screen(sampler.sample()), foot), refresh=True)
+            snapshot = sampler.sample()
+            starts = "" if snapshot.members else "Spark is starting. "
+            live.update(Group(screen(snapshot), Text(starts + foot, "dim")), refresh=True)
             time.sleep(REFRESH_SECONDS)
 
 

@@ -71,7 +71,9 @@ def screen(snapshot: Snapshot) -> Group:
         )
     for reason, records in snapshot.dead_letters.items():
         heading.append(f"\n{records:,} dead-lettered: {reason}", "yellow")
-    tables = [_tasks(snapshot), _topics(snapshot), checks_table(snapshot.checks)]
+    tables = [_tasks(snapshot), _topics(snapshot)]
+    if snapshot.checks:
+        tables.append(checks_table(snapshot.checks))
     if snapshot.aggregator is not None and snapshot.aggregator.measures:
         tables.insert(1, _micro_batches(snapshot.aggregator))
     return Group(heading, *tables)
