@@ -24,14 +24,13 @@ from streamplan.cli.output import plain_console, table_console, timed_report
 from streamplan.cli.top import REFRESH_SECONDS, screen
 from streamplan.errors import Refused, WrongUsage
 from streamplan.files import ReportPaths
-from streamplan.java import require_java
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import members
 from streamplan.kafka.membership import SESSION_SECONDS
 from streamplan.kafka.registered_schemas import has_schemas
 from streamplan.kafka.topics import apply_topics, format_plan
-from streamplan.local.jars import BROKERS, SPARK, JarSet, fetch
+from streamplan.local.jars import SPARK, fetch_missing, require
 from streamplan.local.stack import Stack
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import TopicPlan
@@ -86,13 +85,14 @@ def _run(options: argparse.Namespace) -> int:
     pipeline = _pipeline(options.pipeline)
     pyspark_home()  # says what to do where PySpark is missing
     report = timed_report(Console())
-    jars = _jars(settings, report, local=options.local)
+    if settings.jars is None:
+        fetch_missing([SPARK], os.environ, settings.logs, report)
     with _brokers(options, settings, pipeline, report) as brokers:
         apply_topics(
             brokers, pipeline, approve=lambda plan: _agree(plan, pipeline, agreed=options.yes or options.local)
         )
         _await_no_aggregator(pipeline, brokers, report)
-        with _aggregator(pipeline, brokers, settings, jars) as aggregator:
+        with _aggregator(pipeline, brokers, settings) as aggregator:
             return _show(aggregator, pipeline, brokers, settings)
 
 
@@ -110,19 +110,6 @@ def _pipeline(text: str) -> Pipeline:
             observed=text,
         )
     return chosen
-
-
-def _jars(settings: Settings, report: Callable[[str], None], *, local: bool) -> Path:
-    """Return the directory of the jars of Spark's Kafka connector. What is missing is fetched."""
-    java_home = require_java(os.environ)
-
-    def fetched(jars: JarSet) -> Path:
-        log_file = settings.logs / f"jars-{jars.name}.log"
-        return fetch(jars, os.environ, java_home=java_home, log_file=log_file, report=report)
-
-    if local:
-        fetched(BROKERS)
-    return settings.jars or fetched(SPARK)
 
 
 @contextmanager
@@ -180,7 +167,7 @@ def _await_no_aggregator(pipeline: Pipeline, brokers: Brokers, report: Callable[
 
 
 @contextmanager
-def _aggregator(pipeline: Pipeline, brokers: Brokers, settings: Settings, jars: Path) -> Iterator[ProcessRef]:
+def _aggregator(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Iterator[ProcessRef]:
     """Run the aggregator while the block runs."""
     name = f"{pipeline.name}-aggregator"
     properties = settings.run / f"{name}.kafka"
@@ -192,7 +179,7 @@ def _aggregator(pipeline: Pipeline, brokers: Brokers, settings: Settings, jars: 
     log_file.unlink(missing_ok=True)
     aggregator = processes.start(
         name,
-        local_submit("aggregator.py", arguments, jars),
+        local_submit("aggregator.py", arguments, settings.jars or require(SPARK, os.environ)),
         env=submit_environment({**os.environ, **brokers.hand_over(properties)}, local=True),
         log_file=log_file,
         run_dir=settings.run,

@@ -50,7 +50,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from streamplan.local.jars import SPARK, require
+    from streamplan.local.jars import SPARK, fetch_missing, require
     from streamplan.maintenance.upgrade import Upgrader
     from streamplan.registry import pipeline_named
 
@@ -72,6 +72,8 @@ def _run(options: argparse.Namespace) -> int:
     pyspark_home()  # says what to do where PySpark is missing
     from streamplan.spark.session import late_session, local_session  # imports PySpark, which takes seconds
 
+    if settings.jars is None:
+        fetch_missing([SPARK], os.environ, settings.logs, console.print)
     jars = sorted((settings.jars or require(SPARK, os.environ)).glob("*.jar"))
     with late_session(local_session(f"{plan.application_id}-upgrade", master=LOCAL_MASTER, jars=jars)) as spark:
         if options.step != "switch":

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,14 +102,7 @@ def require(jars: JarSet, environment: Mapping[str, str]) -> Path:
     return directory
 
 
-def fetch(
-    jars: JarSet,
-    environment: Mapping[str, str],
-    *,
-    java_home: Path,
-    log_file: Path,
-    report: Callable[[str], None] = lambda line: None,
-) -> Path:
+def fetch(jars: JarSet, environment: Mapping[str, str], *, java_home: Path, log_file: Path) -> Path:
     """Return the directory of the set, and fetch the set first when it does not exist.
 
     The directory appears when it is complete: an interrupted call leaves none under this name.
@@ -119,7 +112,6 @@ def fetch(
         environment: Names the cache, the repository and the proxy.
         java_home: The Java that runs Ivy.
         log_file: The file for Ivy's output.
-        report: Is told what is fetched.
 
     Raises:
         StreamplanError: Ivy failed. The error names the log.
@@ -127,7 +119,6 @@ def fetch(
     directory = directory_of(jars, environment)
     if directory.is_dir():
         return directory
-    report(f"Fetching the jars {jars.name} {jars.version}, once for this machine.")
     directory.parent.mkdir(parents=True, exist_ok=True)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
@@ -203,6 +194,35 @@ def _ivy_jar() -> Path:
     )
 
 
+def fetch_missing(
+    wanted: Iterable[JarSet], environment: Mapping[str, str], logs: Path, report: Callable[[str], None]
+) -> None:
+    """Fetch the sets that are not in the cache of this machine, at the same time.
+
+    Args:
+        wanted: The sets.
+        environment: See :func:`fetch`.
+        logs: The directory for Ivy's output.
+        report: Is told what is fetched.
+
+    Raises:
+        Refused: There is no fit Java.
+        StreamplanError: Ivy failed. The error names the log.
+    """
+    missing = [jars for jars in wanted if not directory_of(jars, environment).is_dir()]
+    if not missing:
+        return
+    java_home = require_java(environment)
+    report(f"Fetching jars, once for this machine: {', '.join(f'{jars.name} {jars.version}' for jars in missing)}.")
+
+    def fetched(jars: JarSet) -> Path:
+        return fetch(jars, environment, java_home=java_home, log_file=logs / f"jars-{jars.name}.log")
+
+    with ThreadPoolExecutor(max_workers=len(missing)) as pool:
+        for directory in pool.map(fetched, missing):
+            report(f"{len(list(directory.glob('*.jar')))} jars in {directory}")
+
+
 def _proxy_options(environment: Mapping[str, str]) -> list[str]:
     """Translate HTTPS_PROXY into Java's properties, because Java does not read it."""
     proxy = urlsplit(environment.get("HTTPS_PROXY") or environment.get("https_proxy") or "")
@@ -228,17 +248,7 @@ def main(arguments: list[str] | None = None) -> int:
         if find_java(os.environ) is None:
             report("Installing Java, because neither 17 nor 21 was found.")
             install_java(logs / "java-install.log")
-        java_home = require_java(os.environ)
-        missing = [JAR_SETS[name] for name in names if not directory_of(JAR_SETS[name], os.environ).is_dir()]
-        if missing:
-            report(f"Fetching the jars of {', '.join(f'{jars.name} {jars.version}' for jars in missing)}")
-
-        def fetch_set(jars: JarSet) -> Path:
-            return fetch(jars, os.environ, java_home=java_home, log_file=logs / f"jars-{jars.name}.log")
-
-        with ThreadPoolExecutor(max_workers=len(JAR_SETS)) as pool:
-            for directory in pool.map(fetch_set, missing):
-                report(f"{len(list(directory.glob('*.jar')))} jars in {directory}")
+        fetch_missing([JAR_SETS[name] for name in names], os.environ, logs, report)
     except StreamplanError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -17,6 +17,7 @@ from streamplan.errors import StreamplanError
 from streamplan.local import airflow, brokers, schema_registry
 from streamplan.local.airflow import LocalAirflow
 from streamplan.local.brokers import NODES, LocalKafka
+from streamplan.local.jars import BROKERS, SPARK, fetch_missing
 from streamplan.local.ports import Ports
 from streamplan.local.schema_registry import LocalSchemaRegistry
 from streamplan.settings import Settings
@@ -67,6 +68,7 @@ class Stack:
             with_registry: Whether a deployment without a Schema Registry gets one.
         """
         self.settings = settings
+        self._environment = os.environ if environment is None else environment
         self._report = report
         defaults = {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS, **schema_registry.DEFAULT_PORTS}
         self._ports_file = settings.home / "stack.json"
@@ -91,6 +93,8 @@ class Stack:
     def up(self) -> None:
         """Start what is not running, and wait until all is healthy."""
         self.airflow.require_startable()
+        wanted = [BROKERS] if self.settings.jars else [BROKERS, SPARK]
+        fetch_missing(wanted, self._environment, self.settings.logs, self._report)
         with self._exclusively():
             self._start_brokers()
             # Airflow needs only the connection, so its database is prepared while the brokers start.
@@ -104,6 +108,7 @@ class Stack:
     @contextmanager
     def brokers_up(self) -> Iterator[None]:
         """Run Kafka and the Schema Registry without Airflow while the block runs. Those that ran before go on."""
+        fetch_missing([BROKERS], self._environment, self.settings.logs, self._report)
         ran = any(self.kafka.process(node) is not None for node in NODES)
         try:
             with self._exclusively():
