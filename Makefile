@@ -15,7 +15,7 @@ export PYTHONPATH := plugins
 export STREAMPLAN_HOME ?= $(CURDIR)/.streamplan
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo unit test quick archive soak fuzz chaos bench lint wheel down status clean lock
+.PHONY: help setup demo unit test quick archive soak fuzz chaos bench lint docs wheel down status clean lock
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -31,9 +31,9 @@ demo: setup ## deploy and verify PIPELINE (orders) with ORDERS (100000) more rec
 unit: setup ## the tests that need no brokers, no Spark and no Airflow, in half a minute
 	$(PYTHON) -m pytest tests/unit
 
-test: ## every check of the code and every quick test: lint, unit, dags, integration
+test: ## every check of code and pages, and every quick test: lint, docs, unit, dags, integration
 	@$(BOOTSTRAP) --oracle
-	@$(MAKE) --no-print-directory --jobs 3 lint quick archive
+	@$(MAKE) --no-print-directory --jobs 3 lint quick archive docs
 	$(PYTHON) -m pytest $(PARALLEL) tests/integration
 
 quick: setup
@@ -68,6 +68,21 @@ lint: setup ## ruff, mypy in strict mode, import contracts
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports
 
+DOCS = .streamplan/docs-venv
+
+# MkDocs has an environment of its own: its packages are not among those that Streamplan is tested with.
+$(DOCS)/installed: requirements-docs.txt
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --requirement requirements-docs.txt
+	@touch $@
+
+docs: setup ## the pages of docs/ and the reference as a site, in .streamplan/site; a wrong link is an error
+	@$(MAKE) --no-print-directory $(DOCS)/installed
+	@$(PYTHON) -m website .streamplan/reference
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict
+	@$(PYTHON) -m website.foreign_hosts .streamplan/site
+	@echo "Read it: $(PYTHON) -m http.server --bind 127.0.0.1 --directory .streamplan/site 8000, then http://127.0.0.1:8000/"
+
 status: setup ## what runs, where, and whether it is well
 	@$(PYTHON) -m streamplan status
 
@@ -90,3 +105,4 @@ wheel: ## the package as a wheel, in dist/; without an environment it takes some
 lock: setup ## resolve pyproject.toml and requirements*.in anew
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U pyproject.toml requirements.in --extra airflow --extra protobuf -o requirements.txt
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U requirements-dev.in -o requirements-dev.txt
+	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U requirements-docs.in -o requirements-docs.txt
