@@ -147,12 +147,19 @@ def _defaults(documented: Any) -> Mapping[str, str]:
     return made
 
 
-def _command_line() -> str:
+def parser_of_commands() -> Parser:
+    """Return the parser of the command line with all of its commands."""
     parser = Parser(prog="streamplan")
+    parser.add_argument("--version", action="version", version=streamplan.__version__)
     commands = Commands(parser)
     for command in COMMANDS:
         import_module(f"streamplan.cli.{command}").register(commands)
-    [choices] = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return parser
+
+
+def _command_line() -> str:
+    actions = parser_of_commands()._actions
+    [choices] = [action.choices for action in actions if isinstance(action, argparse._SubParsersAction)]
     lines = [
         "# The command line",
         "",
