@@ -165,11 +165,7 @@ def judged_constructor(cls: _Judged, /) -> _Judged:
 
 
 def judged_function(function: _Function) -> _Function:
-    """Judge the calls of a function that stands alone. One that is called wrongly returns a :class:`Mistaken`.
-
-    Args:
-        function: The function.
-    """
+    """Judge the calls of a function that stands alone. One that is called wrongly returns a :class:`Mistaken`."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

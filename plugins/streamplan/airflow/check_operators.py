@@ -56,13 +56,13 @@ RECOUNT_MINUTES = 60
 """On a schedule, totals that only Spark can compute anew are left alone for so long once they have passed."""
 
 _LOG_COLUMNS = 84
-"""A line of the log of a check that did not pass is not longer: a window of 1,280 pixels shows so much of it."""
+"""At most this many characters stand in a line of the log of a failed check: a window of 1,280 pixels shows them."""
 
 _RUN_BY_ITSELF = ("scheduled", "asset_triggered")
 """The types of DAG runs that nobody asked for."""
 
 LOGGED_ROWS = 50
-"""The log of a failed check shows so many wrong rows. The Data Docs show more."""
+"""At most this many wrong rows stand in the log of a failed check. The Data Docs show more."""
 
 
 class CheckFailed(SystemExit):

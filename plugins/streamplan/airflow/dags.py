@@ -66,7 +66,7 @@ OWNER = "streamplan"
 """The owner that Airflow shows for every task."""
 
 MAX_RECORDS = 1_000_000_000
-"""One run of the producer writes at most so many records."""
+"""At most this many records are written by one run of the producer."""
 
 RESTARTS = 10_000
 """An aggregator is meant to run for ever: Airflow's retries are its restarts."""

@@ -37,11 +37,7 @@ Positions = Mapping[str, Mapping[int, int]]
 
 
 def aggregator_lineage(pipeline: Pipeline) -> OperatorLineage[Any, Any]:
-    """Return what an aggregator reads and writes, with its positions now.
-
-    Args:
-        pipeline: The pipeline.
-    """
+    """Return what an aggregator reads and writes, with its positions now."""
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.generated.job_type_job import JobTypeJobFacet
 

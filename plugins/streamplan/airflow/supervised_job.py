@@ -47,7 +47,7 @@ RECORDS_PER_SECOND = 5_000
 """Deadlines are computed with this rate. Producer and aggregator are far faster."""
 
 _TAIL_LINES = 20
-"""The error of a process that ended shows so many last lines of its log."""
+"""The error of a process that ended shows this many of the last lines of its log."""
 
 # Leaves the exit status in a file: the triggerer that reads it is not the parent of the process. The file also says
 # whose status it is, because an earlier process elsewhere may end later and write the same file.

@@ -25,16 +25,16 @@ from streamplan.kafka_types import OffsetRanges, Offsets
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, explain_changed_counts
 
 NAMED_KEYS = 20
-"""So many misplaced keys of a topic get a row each. The others are counted."""
+"""At most this many misplaced keys of a topic get a row each. The others are counted."""
 
 ENOUGH_KEYS = 5
-"""So many misplaced keys tell that their producers place keys by CRC32."""
+"""At least this many misplaced keys show that their producers place keys by CRC32."""
 
 SAMPLED_RANGES = 20
 """The number of ranges that are read of each partition, where a topic has more records than are looked at."""
 
 _CACHED_KEYS = 1_000_000
-"""So many keys of a partition are known to be in place before they are forgotten and computed again."""
+"""At most this many keys of a partition are remembered as being in place. Then they are computed again."""
 
 
 @dataclass

@@ -16,7 +16,7 @@ from streamplan.model.processor_topology import TaskId
 from streamplan.model.topics import TopicRole
 
 NEAR_PERCENT = 95
-"""So much of a limit may be used. The next longer name of a store, or the next topic, could be beyond the limit."""
+"""The percentage of a limit that may be used. Above it, the next store or topic could exceed the limit."""
 
 GROUPS_TOPIC = "__consumer_offsets"
 

@@ -19,7 +19,7 @@ from streamplan.kafka_types import Offsets
 from streamplan.model.topics import TopicRole, TopicSpec
 
 SAMPLED_OFFSETS = 100_000
-"""So many of a topic's last offsets are read, spread over its partitions by their share."""
+"""At most this many of a topic's last offsets are read, spread over its partitions by their share."""
 
 ENOUGH = 1_000
 """Fewer records say nothing about a share."""
@@ -28,10 +28,10 @@ ENOUGH_WITHOUT_KEYS = 100_000
 """Producers put records without a key into one partition for a whole batch, and then into another one."""
 
 NAMED_KEYS = 3
-"""So many of the greatest keys of a partition are named."""
+"""At most this many of the greatest keys of a partition are named."""
 
 _ENOUGH_OF_PARTITION = 100
-"""So many records of a partition tell how many of its offsets are records, and how large records are."""
+"""The share of records among the offsets of a partition, and their size, are estimated from this many records."""
 
 
 @dataclass
@@ -177,7 +177,7 @@ def _shares(spec: TopicSpec, offsets: Mapping[int, Offsets], samples: Mapping[in
 
 
 def _estimate(held: Mapping[int, int], samples: Mapping[int, _Sample]) -> tuple[dict[int, float], dict[int, float]]:
-    """Estimate the records and the bytes of partitions that hold so many offsets.
+    """Estimate the records and the bytes of partitions from their offsets.
 
     The sample of a partition tells how many of its offsets are records, and how large they are. Where too little of a
     partition was read, it counts as if it were like the others.

@@ -22,7 +22,7 @@ REPLICA_DEADLINE = Deadline(seconds=5.0, interval=0.5)
 """A replica may fall behind for a moment, and a leader may be elected. What is wrong is wrong at every look."""
 
 NAMED_PARTITIONS = 20
-"""So many partitions of a topic get a row each for the same fault. The others are counted."""
+"""At most this many partitions of a topic get a row each for the same fault. The others are counted."""
 
 INTERNAL = (TopicRole.REPARTITION, TopicRole.CHANGELOG)
 
@@ -96,7 +96,7 @@ def _declared(
 ) -> Iterable[Observation]:
     """Yield what was declared of a topic, or holds for any application, if no other check looks at it.
 
-    The settings of a topic of others are what its owner chose. Those of a sink are what its readers chose, but for its
+    The settings of an external topic are what its owner chose. Those of a sink are what its readers chose, but for its
     partition count, by which records are placed.
     """
     if not spec.owned:

@@ -37,7 +37,7 @@ from streamplan.serdes.subscriptions import Subscription, sent_in
 from streamplan.settings import PROJECT, Settings
 
 DEMO_RECORDS = 100_000
-"""So many records of test data are asked for by default."""
+"""The number of records of test data without ``--records``."""
 
 DEPLOY_SECONDS = 300.0
 """How long a deployment may take, besides the time for its records."""

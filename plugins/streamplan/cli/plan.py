@@ -119,7 +119,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _show_unresolved(pipeline: Pipeline, loads: Sequence[str]) -> int:
-    """Show what does not depend on the partition counts of topics of others."""
+    """Show what does not depend on the partition counts of external topics."""
     others = ", ".join(pipeline.topics_of_others)
     if loads:
         _ = pipeline.partition_counts  # refused: there are no tasks that could have a load

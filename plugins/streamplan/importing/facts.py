@@ -17,7 +17,7 @@ from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
 
 SAMPLED_RECORDS = 1_000
-"""So many of the last records of a topic tell what its values are."""
+"""The types of a topic's values are found from this many of its last records."""
 
 WINDOWS, SESSIONS, COUNT = "windows", "sessions", "count"
 

@@ -21,7 +21,7 @@ from streamplan.kafka_types import OffsetRanges
 Result = TypeVar("Result")
 
 WORTHWHILE_OFFSETS = 500_000
-"""A share of so many offsets takes longer to read than a process takes to start."""
+"""A process reads at least this many offsets: fewer are read sooner than it starts."""
 
 _END_SECONDS = 10.0
 

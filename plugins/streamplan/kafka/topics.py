@@ -101,15 +101,15 @@ def observe_topics(
 def resolve_pipeline(pipeline: Pipeline, brokers: Brokers, *, deadline_seconds: float = ANSWER_SECONDS) -> Pipeline:
     """Return a pipeline with what stands with the brokers: partition counts and schemas. Creates nothing.
 
-    The partition counts are those of the topics of others. The Schema Registry is not asked here.
+    The partition counts are those of the external topics. The Schema Registry is not asked here.
 
     Args:
-        pipeline: The pipeline. For one without topics of others nobody is asked.
+        pipeline: The pipeline. For one without external topics nobody is asked.
         brokers: The brokers.
         deadline_seconds: Deadline of the answer.
 
     Raises:
-        Refused: A topic of others does not exist, or topics that are joined have different counts.
+        Refused: An external topic does not exist, or topics that are joined have different counts.
         BrokersUnavailable: The brokers did not answer.
     """
     pipeline = pipeline.with_schemas(SchemaRegistry.of(brokers))

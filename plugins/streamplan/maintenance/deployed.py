@@ -126,7 +126,7 @@ def observe_deployed(pipeline: Pipeline, cluster: Cluster, checkpoints: str) -> 
     """Look at what there is of an application. Changes nothing.
 
     Args:
-        pipeline: The pipeline, with the partition counts of the topics of others.
+        pipeline: The pipeline, with the partition counts of the external topics.
         cluster: The brokers.
         checkpoints: The directory of all applications' checkpoints, a path or a URI.
 

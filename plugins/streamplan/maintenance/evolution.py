@@ -38,7 +38,7 @@ _NO_ID = "not created yet"
 """In place of the id of a topic that does not exist: no checkpoint has read it."""
 
 _LISTED = 4
-"""So many positions are named in one sentence."""
+"""At most this many positions are named in one sentence."""
 
 
 def observe_evolution(pipeline: Pipeline, cluster: Cluster, checkpoints: str) -> EvolutionPlan:
@@ -65,7 +65,7 @@ def plan_evolution(pipeline: Pipeline, deployed: Deployed) -> EvolutionPlan:
     """Compare a declaration with what there is of its application.
 
     Args:
-        pipeline: The pipeline, with the partition counts of the topics of others.
+        pipeline: The pipeline, with the partition counts of the external topics.
         deployed: What there is.
     """
     comparison = _Comparison(pipeline, deployed)

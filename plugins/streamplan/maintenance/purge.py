@@ -56,7 +56,7 @@ def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
         settings: The deployment's directories.
 
     Raises:
-        Refused: A topic of others that the pipeline reads does not exist.
+        Refused: An external topic that the pipeline reads does not exist.
         BrokersUnavailable: The brokers did not answer.
     """
     if not pipeline.purge:

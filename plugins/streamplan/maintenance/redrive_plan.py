@@ -25,7 +25,7 @@ REDRIVE_ALONE = ("aggregator", "deploy", "reset", "repartition")
 """A re-drive is refused while a run of one of these DAGs is active; a producer may go on."""
 
 _NAMED = 5
-"""So many letters of a group are named."""
+"""At most this many letters of a group are named."""
 
 BY_RESET = "a reset processes it again"
 

@@ -30,7 +30,7 @@ from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.redrive import Results, process_records
 
 TRANSACTION_LETTERS = 1_000
-"""So many dead letters are processed in one transaction at most."""
+"""At most this many dead letters are processed in one transaction."""
 
 _TRANSACTION_BYTES = 16 * 1024 * 1024
 

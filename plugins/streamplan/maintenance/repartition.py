@@ -108,7 +108,7 @@ class Repartitioner(Operation):
         )
 
     def _resolved(self) -> Repartitioner:
-        """The same with the partition counts of topics of others."""
+        """The same with the partition counts of external topics."""
         return replace(self, pipeline=resolve_pipeline(self.pipeline, self.brokers))
 
     def apply(self, approved: Mapping[str, Any]) -> RepartitionPlan:

@@ -213,7 +213,7 @@ class Upgrader(Maintenance):
 
     @cached_property
     def _resolved(self) -> Pipeline:
-        """The declaration with the partition counts of topics of others."""
+        """The declaration with the partition counts of external topics."""
         return resolve_pipeline(self.pipeline, self.brokers)
 
     @cached_property

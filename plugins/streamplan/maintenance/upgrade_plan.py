@@ -41,7 +41,7 @@ class UpgradePlan:
         application_id: The application that takes over.
         upgrade_from: The application that runs.
         stage: How far it is.
-        records: By source topic at most so many records that the old application has processed and the new one has not.
+        records: By source topic the most records that the old application has processed and the new one has not.
         staging: By topic that the topology writes its staging topic.
         missing: What the old application has read of the input, and the new one cannot read any more.
         notes: What a person should know.

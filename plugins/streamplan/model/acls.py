@@ -68,12 +68,7 @@ class AclEntry:
 
 
 def required_acls(pipeline: Pipeline, role: Role) -> tuple[AclEntry, ...]:
-    """Return the entries that a role needs for a pipeline, in the order of the resources. No entry includes another.
-
-    Args:
-        pipeline: The pipeline.
-        role: The role.
-    """
+    """Return the entries that a role needs for a pipeline, in the order of the resources. No entry includes another."""
     entries = {
         Role.AGGREGATOR: _aggregator,
         Role.PRODUCER: _producer,

@@ -64,9 +64,6 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
     """Return the origins of the columns of each topic that an application writes, by the topic's name in Kafka.
 
     Repartition topics, changelogs and sinks are written; the dead-letter topic has whole records.
-
-    Args:
-        topology: The topology.
     """
     written: dict[str, dict[str, frozenset[Column]]] = {}
     stored: dict[str, dict[str, frozenset[Column]]] = {}

@@ -46,7 +46,7 @@ from streamplan.serdes.json_documents import parse_plain
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde, Value
 
-_OF_OTHERS = "a topic of others, for it has no count in topic_partitions"
+_OF_OTHERS = "an external topic, for it has no count in topic_partitions"
 
 _MAKE_OWN = "Declare its number of partitions there, if Streamplan is to create it and to write to it"
 
@@ -147,7 +147,7 @@ class Limits:
     Attributes:
         partition_share: The greatest share of a topic's records, or bytes, that one partition may hold; 0 to 1.
         lag_seconds: The greatest age of the oldest record that is not processed, by its timestamp; None for no limit.
-        scanned_records: A topic of up to so many records is scanned whole. Of a larger one a check scans a sample.
+        scanned_records: A check scans a topic whole up to this many records. Of a larger one it scans a sample.
     """
 
     partition_share: float = 0.8
@@ -185,7 +185,7 @@ class Pipeline:
             and at the first start after a reset.
         kafka_conn_id: Airflow's connection to the Kafka cluster where it runs.
         spark_conn_id: Airflow's connection to the Spark that runs it.
-        partitions_of_others: The partition counts of topics of others, as a cluster has them. They are not declared:
+        partitions_of_others: The partition counts of external topics, as a cluster has them. They are not declared:
             :meth:`resolved` sets them.
     """
 
@@ -403,18 +403,18 @@ class Pipeline:
         return self.partitions_of_others.keys() >= {*self.topics_of_others}
 
     def resolved(self, counts: Mapping[str, int]) -> Pipeline:
-        """Return the pipeline with the partition counts that a cluster has of the topics of others.
+        """Return the pipeline with the partition counts that a cluster has of the external topics.
 
         Args:
             counts: The partition counts of the topics that exist.
 
         Raises:
-            Refused: A topic of others does not exist, or topics that are joined have different counts.
+            Refused: An external topic does not exist, or topics that are joined have different counts.
         """
         if missing := [topic for topic in self.topics_of_others if topic not in counts]:
             raise Refused(
                 f"topic {', '.join(missing)}",
-                expected=f"a topic of others, which {self.name} reads",
+                expected=f"an external topic, which {self.name} reads",
                 observed="no such topic",
                 remedy="Its owner creates it. Where Streamplan is to create it, declare its number of partitions in "
                 "topic_partitions.",
@@ -471,7 +471,7 @@ class Pipeline:
         """The partition count of every topic that the topology reads or writes, by its name in Kafka.
 
         Raises:
-            Refused: The counts of topics of others are not resolved.
+            Refused: The counts of external topics are not resolved.
         """
         if not self.is_resolved:
             raise Refused(
@@ -511,7 +511,7 @@ class Pipeline:
         """Every topic: sources, repartition topics, changelogs, sinks, the dead-letter topic.
 
         Raises:
-            Refused: The counts of topics of others are not resolved.
+            Refused: The counts of external topics are not resolved.
         """
         return self._specs(self.partition_counts)
 

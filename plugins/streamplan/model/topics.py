@@ -102,7 +102,7 @@ class TopicSpec:
         window_bytes: The bytes of a window at the end of its keys, which do not count for the partition
             (:mod:`streamplan.model.windows`).
         key_type: One of :data:`SERIALIZED_KEY_TYPES`, or the type of a struct for keys of several fields.
-        owned: Whether Streamplan creates it. A topic of others is read, and nothing else.
+        owned: Whether Streamplan creates it. An external topic is read, and nothing else.
         prefix_bytes: The bytes before its keys, which do not count for the partition: the time and the side of a record
             that waits for a match (``TimestampedKeyAndJoinSideSerializer``).
         primary_key_type: In the store of the subscriptions of a join by a foreign key the type of the primary key that
@@ -295,7 +295,7 @@ def explain_differences(pipeline: str, differences: Sequence[Difference], others
     Args:
         pipeline: The name of the pipeline.
         differences: Where topics differ.
-        others: The topics of others that it reads, with their counts.
+        others: The external topics that it reads, with their counts.
     """
     points = {difference.point for difference in differences}
     parts = ["Nothing was created or changed."]
@@ -319,15 +319,15 @@ def explain_differences(pipeline: str, differences: Sequence[Difference], others
 
 
 def explain_changed_counts(pipeline: str, others: Sequence[TopicSpec]) -> str:
-    """What a person can do where internal topics do not fit the counts of topics of others.
+    """What a person can do where internal topics do not fit the counts of external topics.
 
     Args:
         pipeline: The name of the pipeline.
-        others: The topics of others that it reads, with their counts.
+        others: The external topics that it reads, with their counts.
     """
     counts = ", ".join(f"{spec.name}={spec.partitions}" for spec in others)
     return (
-        f"The counts of internal topics follow from those of the topics of others ({counts}). Where an owner has "
+        f"The counts of internal topics follow from those of the external topics ({counts}). Where an owner has "
         "changed a count since the first deployment, keys lie in other partitions, and their totals would be split. "
         f"{pipeline}_reset makes the internal topics anew, and reads the input again from the start moment."
     )

@@ -37,9 +37,6 @@ def unused(pipeline: Pipeline) -> tuple[Diagnostic, ...]:
     """Return a warning for each stream, store and field of a source that a pipeline declares, and nobody uses.
 
     A store that the declaration gives a name is there to be looked at, so it is used.
-
-    Args:
-        pipeline: The pipeline.
     """
     return tuple(dict.fromkeys([*_leading_nowhere(pipeline), *_unused_fields(pipeline)]))
 

@@ -11,10 +11,10 @@ from streamplan.kafka_types import Headers, Offsets
 from streamplan.model import dead_letters as letters
 
 FIRST_OFFSETS = 100_000
-"""The first time so many offsets of a partition are read at most, the newest."""
+"""The first time, at most this many offsets of a partition are read, the newest."""
 
 MAX_REASONS = 20
-"""So many reasons are told apart, in the order in which they are met: each one is a time series of a metric."""
+"""At most this many reasons are told apart, in the order in which they are met: each is a time series of a metric."""
 
 NO_REASON = "no reason is given"
 OTHER_REASONS = "other reasons"

@@ -90,22 +90,14 @@ class _Box:
 
 
 def diagram_of(pipeline: Pipeline) -> Diagram:
-    """Lay the topology of a declared pipeline out.
-
-    Args:
-        pipeline: The pipeline.
-    """
+    """Lay the topology of a declared pipeline out."""
     topology = pipeline.topology
     boxes = [_box(subtopology, pipeline) for subtopology in topology.subtopologies]
     return _lay_out(boxes, pipeline.declared_topics(), pipeline.name)
 
 
 def diagram_of_application(application: Application) -> Diagram:
-    """Lay the topology of any application out, as far as it shows in Kafka: its topics and its state stores.
-
-    Args:
-        application: The application.
-    """
+    """Lay the topology of any application out, as far as it shows in Kafka: its topics and its state stores."""
     boxes = [_box_of_topics(subtopology, application.application_id) for subtopology in application.subtopologies]
     return _lay_out(boxes, application.topics, application.application_id)
 

@@ -23,7 +23,7 @@ from streamplan.serdes.subscriptions import Response, Subscription, combined_key
 from streamplan.serdes.value_text import text_of_value
 
 SEARCHED_RECORDS = 10_000
-"""So many records of a partition are searched for a text."""
+"""At most this many records of a partition are searched for a text."""
 
 Read: TypeAlias = Callable[[str, OffsetRanges], Iterator[RecordBatch]]
 """Reads ranges of a topic, see :meth:`streamplan.kafka_port.Cluster.read`."""
@@ -263,7 +263,7 @@ def as_text(value: bytes | None) -> str | None:
 
 
 def key_as_text(spec: TopicSpec | None, key: bytes | None) -> str | None:
-    """Return a key of a topic as people read it: text of a topic of others without quotes.
+    """Return a key of a topic as people read it: text of an external topic without quotes.
 
     Args:
         spec: The topic; None where it is not known.

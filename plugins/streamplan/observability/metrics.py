@@ -109,11 +109,7 @@ METRICS = (
 
 
 def measure(snapshot: Snapshot) -> Iterator[Measurement]:
-    """Yield the values of all metrics that a snapshot has. What is not known has no value.
-
-    Args:
-        snapshot: The snapshot.
-    """
+    """Yield the values of all metrics that a snapshot has. What is not known has no value."""
     group = {"group": snapshot.application_id}
     pipeline = {"pipeline": snapshot.pipeline}
     yield Measurement(ANSWERING, 0 if snapshot.problem else 1, pipeline)

@@ -35,7 +35,7 @@ from streamplan.reports.results import read_latest
 from streamplan.reports.status import read_migrations
 
 SEARCHED_OFFSETS = 50
-"""So many offsets behind a position are read to find the next record.
+"""At most this many offsets behind a position are read to find the next record.
 
 Where all of them hold transaction markers, the age of that record is not known.
 """

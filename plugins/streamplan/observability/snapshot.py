@@ -14,7 +14,7 @@ from streamplan.checks.framework.check import CheckResult
 from streamplan.model.status import AggregatorStatus, TaskMigration
 
 MINUTES = 60
-"""So many minutes of lag are kept."""
+"""The number of minutes of which the lag is kept."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, resolve
 from streamplan.observability.lookup import key_as_text, topic_of
 
 COUNTED_OFFSETS = 1_000_000
-"""So many offsets of a topic are read at most, the newest of each partition."""
+"""At most this many offsets of a topic are read, the newest of each partition."""
 
 BUSIEST_KEYS = 3
 
@@ -81,7 +81,7 @@ class ConfigView:
 
     Attributes:
         name: Its name.
-        declared: The value that the declaration wants; None where it wants none, and for topics of others.
+        declared: The value that the declaration wants; None where it wants none, and for external topics.
         observed: The value that is in force; None where the brokers do not know the config.
     """
 

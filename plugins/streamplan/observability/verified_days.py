@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from streamplan.checks.framework.check import CheckResult, Outcome
 
 DAYS = 14
-"""So many days are shown."""
+"""The number of days that are shown."""
 
 
 @dataclass(frozen=True)

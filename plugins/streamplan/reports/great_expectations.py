@@ -20,7 +20,7 @@ from streamplan.files import ReportPaths
 from streamplan.reports.run_page import ASSET, RunPage, RunRenderer, RunView, page_content, rows_shown, write_index
 
 KEPT_PAGES = 100
-"""The pages of so many last runs of each DAG stay in the Data Docs."""
+"""The pages of this many of the last runs of each DAG stay in the Data Docs."""
 
 
 def write_data_docs(reports: Path, page: RunPage, results: Sequence[CheckResult]) -> None:

@@ -26,13 +26,13 @@ MOST_RESULTS = 100_000
 """More of the last results are never asked for: those of three months, with eight checks in ten minutes."""
 
 HISTORY_BYTES = 64 * 1024 * 1024
-"""A history beyond so many bytes is renamed: those of some four months, with eight checks in ten minutes."""
+"""A history beyond this many bytes is renamed: those of some four months, with eight checks in ten minutes."""
 
 HISTORY_ROWS = 1_000
-"""A line of the history has at most so many wrong rows: a check that finds many does not displace other results."""
+"""At most this many wrong rows stand in a line of the history: a check that finds many displaces no other results."""
 
 _BLOCK = 1 << 18
-"""The history is read in pieces of so many bytes."""
+"""The history is read in pieces of this many bytes."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def write_result(reports: Path, result: CheckResult, *, limit: int = HISTORY_BYT
     Args:
         reports: The directory of all reports.
         result: The result of one run of a check.
-        limit: A history beyond so many bytes is renamed, and a new one begins.
+        limit: A history beyond this many bytes is renamed, and a new one begins.
     """
     paths = ReportPaths(reports, result.pipeline)
     content = json.dumps(asdict(result), indent=1)
@@ -120,7 +120,7 @@ def read_history(
     Args:
         reports: The directory of all reports.
         pipeline: The name of the pipeline.
-        last: At most so many are returned. The files are read from their ends, and no further than is needed.
+        last: The most results that are returned. The files are read from their ends, and no further than is needed.
         check: The name of the check; all checks where None.
         since: Results of earlier runs are left out.
 

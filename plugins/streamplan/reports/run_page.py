@@ -28,13 +28,13 @@ ASSET = "checks"
 """The name of the data asset in Great Expectations: the observations of all checks of a run."""
 
 SHOWN_ROWS = 100
-"""The page shows so many rows of a check: the wrong ones first."""
+"""At most this many rows of a check are on its page, the wrong ones first."""
 
 LISTED_PAGES = 100
-"""The index lists the pages of so many runs, the newest first."""
+"""At most this many pages of runs are listed in the index, the newest first."""
 
 _RESULTS_PER_PAGE = 10
-"""At least as many as there are checks: the index reads so many lines of the history for each page that it lists."""
+"""The lines of the history that the index reads for each page that it lists. At least as many as there are checks."""
 
 
 @dataclass(frozen=True)

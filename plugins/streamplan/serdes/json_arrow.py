@@ -40,16 +40,16 @@ _LONG = 500
 """A value shorter than this, in bytes, cannot nest too deep or hold a number that is too long."""
 
 _FEW = 500
-"""Of a batch that the parser refuses so many values at a time are tried again, and then read one by one."""
+"""A batch that the parser refuses is tried again in parts of this many values, which are then read one by one."""
 
 _REFUSED = 3
-"""After so many refused parts in a row the rest of the batch is read one by one."""
+"""After this many refused parts in a row, the rest of the batch is read one by one."""
 
 _ACCEPTED_ALIKE = ("string", "int", "bigint", "boolean")
 """The types of which the parser accepts what the reference accepts."""
 
 _SAMPLED = 20
-"""So many values tell whether a timestamp is text or a number. Values that have both are read by the reference."""
+"""This many values show whether a timestamp is text or a number. Where both occur, the reference reads the values."""
 
 _MOMENT = r"^(?:[1-9]\d\d\d|0[1-9]\d\d|00[1-9]\d|000[1-9])-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)$"
 """Arrow's parser of timestamps also accepts other forms, and the year 0."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from streamplan.serdes.columns import DecodedColumn
 
 _MOST_SHOWN = 300
-"""So many characters of the library's message stand in a reason: it shows the value."""
+"""At most this many characters of the library's message, which shows the value, stand in a reason."""
 
 _DIALECT = re.compile(r"https?://json-schema\.org/draft[-/](04|06|07|2019-09|2020-12)/schema#?")
 """The meta-schemas that the library has."""

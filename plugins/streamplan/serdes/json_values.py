@@ -28,7 +28,7 @@ from streamplan.serdes.field_types import (
 from streamplan.serdes.moments import as_datetime
 
 _SHOWN_OF_KEY = 40
-"""So many characters of a map's key stand in a reason."""
+"""At most this many characters of a map's key stand in a reason."""
 
 _INTEGER_BITS = {"int": 31, "bigint": 63}
 _MOMENT = re.compile(

@@ -48,7 +48,7 @@ from streamplan.spark.status import TaskReport
 from streamplan.spark.wall_clock import IdleTasks, ProcessedInput, stages_of
 
 _FULL = 50_000
-"""A micro-batch of so many records has not waited for them, so that more of them are there."""
+"""A micro-batch this large means a backlog."""
 
 
 _LEAST_PAUSE_SECONDS, _GREATEST_PAUSE_SECONDS = 1.0, 10.0

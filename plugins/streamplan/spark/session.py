@@ -96,7 +96,7 @@ def keep_checkpoints_cheaply(spark: SparkSession, location: str) -> None:
 
 
 _WORTH_CODE = 50_000
-"""From so many records on, a micro-batch gains more by generated code than it costs.
+"""From this many records on, a micro-batch gains more by generated code than it costs.
 
 It gains 2.2 us for each record and costs 0.1 s for each micro-batch.
 """

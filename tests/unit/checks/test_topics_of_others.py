@@ -82,9 +82,9 @@ def test_nothing_is_ever_written_to_a_topic_of_others() -> None:
     topology = Topology("app")
     topology.stream("theirs", value=VALUE).to("out")
     data = TestData(("theirs",), lambda n: ("theirs", b"", b""), "Id")
-    with pytest.raises(Refused, match="test data for 'theirs', a topic of others"):
+    with pytest.raises(Refused, match="test data for 'theirs', an external topic"):
         Pipeline("sample", topology, "", test_data=data)
-    with pytest.raises(Refused, match="repartition_from moves to 'theirs', a topic of others"):
+    with pytest.raises(Refused, match="repartition_from moves to 'theirs', an external topic"):
         Pipeline("sample", topology, "", repartition_from={"theirs": "old"})
 
 

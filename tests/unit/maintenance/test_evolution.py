@@ -327,7 +327,7 @@ def test_another_number_of_partitions_is_refused(tmp_path: Path) -> None:
 def test_topics_of_others_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     plan = observe_evolution(declared(named, others=True), FakeCluster(), str(tmp_path))
     (refused,) = plan.refused
-    assert "topic orders: expected a topic of others" in refused.reason
+    assert "topic orders: expected an external topic" in refused.reason
     assert "Its owner creates it" in refused.remedy
 
 

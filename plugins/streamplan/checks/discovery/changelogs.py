@@ -46,7 +46,7 @@ _LATEST_TIME_MS = 2**47
 """Some 4,400 years since the epoch, in ms. Text, read as a number of 8 bytes, is beyond it."""
 
 SAMPLED_OFFSETS = 200
-"""So many of the first offsets of each partition tell the form of the keys."""
+"""The form of the keys is found from this many of the first offsets of each partition."""
 
 TIME_AND_SIDE_BYTES = 9
 """The bytes before the key of a record that waits for a match: its time and its side."""

@@ -30,7 +30,7 @@ from streamplan.model.pipeline import Limits
 from streamplan.model.topics import TopicSpec
 
 _SUGGESTIONS = 5
-"""So many names are suggested instead of one that does not exist."""
+"""At most this many names are suggested for one that does not exist."""
 
 _Declared = TypeVar("_Declared")
 

@@ -43,7 +43,7 @@ _GENERATED = re.compile(r"(KSTREAM|KTABLE|COGROUPKSTREAM)-[A-Z-]+-\d{10}|.+-(thi
 """Processors with a name that Kafka Streams generated (``KStreamImpl``, ``KStreamImplJoin``)."""
 
 _LISTED_NAMES = 5
-"""So many names are listed in one sentence."""
+"""At most this many names are listed in one sentence."""
 
 
 @dataclass(frozen=True)

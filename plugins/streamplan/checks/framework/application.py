@@ -188,7 +188,7 @@ class Application:
 
 
 def application_in(pipeline: Pipeline, cluster: Cluster) -> Application:
-    """Return a declared pipeline as the checks see it, with the counts that a cluster has of the topics of others.
+    """Return a declared pipeline as the checks see it, with the counts that a cluster has of the external topics.
 
     Where these counts cannot be resolved, the application has none: the check `topics` finds a topic that is missing,
     the check `copartitioning` counts that do not fit, and every check brokers that do not answer.

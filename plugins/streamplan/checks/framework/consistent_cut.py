@@ -18,7 +18,7 @@ TOLD_AFTER_SECONDS = 1.0
 """A wait that takes less is not worth telling."""
 
 NAMED = 3
-"""So many of the things that a check waits for are named."""
+"""At most this many of the things that a check waits for are named."""
 
 Result = TypeVar("Result")
 

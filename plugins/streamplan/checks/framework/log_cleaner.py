@@ -29,7 +29,7 @@ MARKER_BYTES = 78
 """The bytes of the batch that ends a transaction (``ControlRecordType``, ``EndTransactionMarker``)."""
 
 LONG = 3
-"""Records of so many times the time for which the cleaner leaves markers tell how frequent transactions are."""
+"""How frequent transactions are is found from this many times the period for which the cleaner leaves markers."""
 
 _FOREVER = 2**63 - 1
 
@@ -46,7 +46,7 @@ class CompactionRules:
         min_lag_ms: ``min.compaction.lag.ms``.
         max_lag_ms: ``max.compaction.lag.ms``.
         delete_retention_ms: ``delete.retention.ms``.
-        compression: Stored bytes may be so many times fewer than those that are read.
+        compression: How many times fewer the stored bytes may be than those that are read.
     """
 
     segment_bytes: int
@@ -135,7 +135,7 @@ class CleanerBacklog:
         clean_enough: Superseded records that ``min.cleanable.dirty.ratio`` may keep.
         due: Superseded records that nothing keeps: the cleaner must have removed them by now.
         due_until: The offset below which they lie.
-        dirty_percent: At least so much of the cleanable bytes is dirty.
+        dirty_percent: The least share of the cleanable bytes that is dirty.
         being_cleaned: Superseded records that were due, and became fewer meanwhile.
     """
 

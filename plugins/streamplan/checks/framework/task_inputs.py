@@ -12,7 +12,7 @@ from streamplan.kafka_port import Cluster, RecordsGone
 from streamplan.kafka_types import Offsets, TopicPartition
 
 COUNTED_OFFSETS = 10_000
-"""So many offsets of a partition are read to count unprocessed records. Of more, the offsets are counted."""
+"""At most this many offsets of a partition are read to count unprocessed records. Beyond that, offsets are counted."""
 
 
 @dataclass(frozen=True)

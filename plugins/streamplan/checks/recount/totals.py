@@ -12,10 +12,10 @@ from streamplan.checks.recount.counting import RekeyedCounts
 from streamplan.kafka_types import OffsetByPartition, OffsetRanges, PartitionOffset
 
 NAMED_KEYS = 100
-"""So many keys get a row each, the wrong ones first; the others are counted."""
+"""At most this many keys get a row each, the wrong ones first. The others are counted."""
 
 _NAMED_OFFSETS = 5
-"""So many offsets are named in one row."""
+"""At most this many offsets are named in one row."""
 
 PROCESS_AGAIN = "the declaration in force accepts them: a re-drive processes them again, and so does a reset"
 """What to do with dead letters that are open and need not be."""

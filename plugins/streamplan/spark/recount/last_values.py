@@ -17,7 +17,7 @@ from streamplan.serdes.serde import Undecodable
 from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic, first_rows, text_of
 
 _LOOKED_AT = 100_000
-"""So many keys that differ are looked at one by one, because sums of doubles may differ in their last digits."""
+"""At most this many differing keys are compared one by one, because sums of doubles may differ in their last digits."""
 
 
 @dataclass(frozen=True)

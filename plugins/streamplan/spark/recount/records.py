@@ -18,7 +18,7 @@ from streamplan.spark.sink.spec import Output
 from streamplan.spark.sources import of_partition
 
 _REMEMBERED_KEYS = 100_000
-"""The partitions of so many keys are remembered."""
+"""The partitions of at most this many keys are remembered."""
 
 
 def compare_records(written: WrittenTopic, demanded: DataFrame, found: Findings) -> None:
@@ -79,7 +79,7 @@ def _pairs(written: WrittenTopic, demanded: DataFrame) -> DataFrame:
 def _place(written: WrittenTopic) -> Any:
     """Return the function that says of each record where it belongs, if it is in another partition than its key's.
 
-    A topic of others may have had fewer partitions when the record was written.
+    An external topic may have had fewer partitions when the record was written.
     """
     partition_of, partitions = _partition_of(written.output), written.output.partitions
     counts = range(partitions, partitions - 1 if written.exclusive else 0, -1)

@@ -73,7 +73,7 @@ from streamplan.spark.sources import of_partition, read_batch
 _HEADERS = "array<struct<key: string, value: binary>>"
 
 _RECORDS_OF_PARTITION = 100_000
-"""A shuffle has a partition for so many records."""
+"""A shuffle has one partition for this many records."""
 
 _Read: TypeAlias = Callable[..., DataFrame]
 """Reads the committed records of a topic up to the given offset of each partition, and from others where given."""

@@ -30,7 +30,7 @@ _ROWS_OF_BATCH = 10_000
 """As many as a worker is given at a time: between two of them a long transaction is committed in parts."""
 
 _SMALL_ONES = 2
-"""The driver begins to write after so many small micro-batches: to change costs more than to go on."""
+"""The driver begins to write after this many small micro-batches, because a change costs more than to go on."""
 
 _MAX_ATTEMPTS = 4
 """As many as Spark's tasks have (``LOCAL_MASTER``)."""

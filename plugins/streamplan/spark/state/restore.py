@@ -41,7 +41,7 @@ SLICE_OFFSETS = 1_000_000
 """Offsets that are copied at a time. After each slice the progress is reported."""
 
 DIRECT_OFFSETS = 2_000_000
-"""Python workers select the last records of so many offsets at most, of all partitions together."""
+"""Python workers select the last records of at most this many offsets, of all partitions together."""
 
 _COPIES = "changelog"
 """The directory in the new checkpoint that the records are copied to. No other start of an aggregator knows it."""
