@@ -102,7 +102,7 @@ EXAMPLES: Mapping[tuple[str, str], str] = {
     ("BranchedKStream", "no_default_branch"): 'branches = stream.split(name="orders-").branch("amount > 100", '
     'name="large").no_default_branch()\nbranches["orders-large"].to("large-orders")',
 }
-"""Examples of operations whose docstring has none."""
+"""Examples of operations whose docstring has none that is a declaration by itself."""
 
 READ_ON: Mapping[str, tuple[str, str]] = {
     "filter KTable": ("Operations of tables", "operations-of-tables"),
@@ -176,9 +176,8 @@ class Operation:
     @property
     def examples(self) -> tuple[str, ...]:
         """The code of its examples."""
-        written = parse(getattr(self.cls, self.name)).examples
         own = EXAMPLES.get((self.cls.__name__, self.name))
-        return written or ((own,) if own else ())
+        return (own,) if own else parse(getattr(self.cls, self.name)).examples
 
 
 def operations() -> list[Operation]:
