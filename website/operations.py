@@ -25,6 +25,7 @@ from streamplan import (
     WindowedCogroupedKStream,
     WindowedKStream,
 )
+from streamplan.errors import Refused
 from streamplan.model.topics import TopicRole
 from streamplan.model.words import operations_of
 
@@ -279,7 +280,10 @@ def _of_examples(operation: Operation) -> Iterator[str]:
         before, topology = run(operation, example)
         yield from [heading, "", *_code(f"{before}\n\n{example}"), ""]
         partitions = dict.fromkeys(topology.source_topics, 2)
-        pipeline = Pipeline("my-pipeline", topology, "An example.", topic_partitions=partitions)
+        try:
+            pipeline = Pipeline("my-pipeline", topology, "An example.", topic_partitions=partitions)
+        except Refused as error:
+            raise NoExample(f"{operation.title}: {example}: {error}. Write an example into EXAMPLES") from error
         yield from ["| Topic | |", "|---|---|"]
         for topic in pipeline.topics():
             yield f"| `{topic.name}` | {_ROLES.get(topic.role, str(topic.role))} |"

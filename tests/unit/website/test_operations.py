@@ -57,9 +57,18 @@ def test_an_example_with_a_fault_is_refused() -> None:
         run(Operation(streamplan.KStream, "filter"), 'stream.filter("amont")')
 
 
-def test_an_operation_without_an_example_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EXAMPLES", {})
-    with pytest.raises(NoExample, match=r"Topology\.describe has no example"):
+def test_an_operation_without_an_example_is_refused() -> None:
+    class Language:
+        def shorten(self) -> None:
+            """Do something."""
+
+    with pytest.raises(NoExample, match=r"Language\.shorten has no example"):
+        page_of(Operation(Language, "shorten"))
+
+
+def test_an_example_that_reads_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EXAMPLES", {("Topology", "describe"): "print(topology.describe())"})
+    with pytest.raises(NoExample, match="the topology reads nothing"):
         page_of(Operation(streamplan.Topology, "describe"))
 
 
