@@ -74,6 +74,10 @@ _SEVERAL = dict.fromkeys(
 )
 """What several keys are answered with."""
 
+NO_FIELDS: Mapping[str, Any] = types.MappingProxyType({})
+"""The default of the argument that names the fields of a value, in an operation that also takes them by keywords, as
+``map_values(total=F.price * F.count)``. It is required where there are none."""
+
 _Judged = TypeVar("_Judged", bound=type)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -142,6 +146,8 @@ def judged(cls: _Judged, /) -> _Judged:
     """
     for name, method in list(vars(cls).items()):
         if isinstance(method, types.FunctionType) and not name.startswith("_") and name not in _fields(cls):
+            if any(each.kind is each.VAR_POSITIONAL for each in _parameters(method)):
+                continue  # it takes any number of values, and judges them itself
             setattr(cls, name, _judged_method(method))
     return cls
 
@@ -204,7 +210,9 @@ class Mistaken:
 
 
 def mistakes_of(value: object) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with the call that has made a value."""
+    """Return what is wrong with the call that has made a value, or one of the fields of a mapping."""
+    if isinstance(value, Mapping):
+        return tuple(mistake for part in value.values() for mistake in mistakes_of(part))
     found: tuple[Diagnostic, ...] = getattr(value, "__dict__", {}).get(_MISTAKES, ())
     return found
 
@@ -307,16 +315,23 @@ def _judge(
         example: A call that is right; by default the one of the docstring.
         made: The class, for a constructor.
     """
-    parameters = _parameters(function)[0 if owner is MISSING else 1 :]
+    parameters = [each for each in _parameters(function) if each.kind is not each.VAR_KEYWORD]
+    parameters = parameters[0 if owner is MISSING else 1 :]
     if _is_right(function, args, kwargs, owner, made):
         return
     by_place = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.POSITIONAL_ONLY)]
-    required = {each.name for each in by_place if each.default is each.empty}
+    required = {each.name for each in by_place if each.default is each.empty or each.default is NO_FIELDS}
     given = dict(zip((each.name for each in by_place), args, strict=False))
     hints, example = _hints(function, made), example or _example(function)
     for_example = f"For example {example}" if example else f"It takes {_listed(parameters)}"
     known = {each.name: each for each in parameters}
-    missing = [each.name for each in parameters if each.default is each.empty and each.name not in {*given, *kwargs}]
+    fields = _fields_by_name(function, kwargs, hints)
+    empty = (inspect.Parameter.empty, *(() if fields else (NO_FIELDS,)))
+    missing = [
+        each.name
+        for each in parameters
+        if any(each.default is one for one in empty) and each.name not in {*given, *kwargs}
+    ]
 
     def mistake(message: str, hint: str) -> Diagnostic:
         return Diagnostic(caller_location(), f"{operation}: {message}", hint)
@@ -334,7 +349,9 @@ def _judge(
         hint = _SEVERAL.get(operation) or (f"Write {meant}={shown(surplus[0])}" if meant else for_example)
         yield mistake(f"{shown(surplus[0])} is one argument too many: it takes {most}", hint)
         missing = [name for name in missing if name != meant]
-    unknown = {name: value for name, value in kwargs.items() if name not in known}
+    for value in fields.values():
+        yield from mistakes_of(value)
+    unknown = {name: value for name, value in kwargs.items() if name not in known and name not in fields}
     given |= {name: value for name, value in kwargs.items() if name in known and name not in given}
     if unknown and len(missing) == 1 and fits(missing[0], unknown):  # map_values(total="price * count")
         written = f"{operation}({missing.pop()}={shown(unknown)})"
@@ -355,8 +372,23 @@ def _judge(
             part, wrong, expected = misfit
             told_by_example = example and (name in required or f"{name}=" in example)
             write = for_example if told_by_example else f"Write {_words(expected).removeprefix('a mapping such as ')}"
+            if not part and _fields_by_name(function, {"": wrong}, hints):
+                write = f"A field of this name is written in a mapping: {operation}({{{name!r}: …}})"
             hint = _advice(wrong, expected, part) or write
             yield mistake(f"{name}{part} is {described(wrong)}; it takes {_words(expected)}", hint)
+
+
+def _fields_by_name(
+    function: Callable[..., Any], kwargs: Mapping[str, Any], hints: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The fields of a value that are given by keywords, which only some operations take, and only as expressions."""
+    takes = next((each.name for each in _parameters(function) if each.kind is each.VAR_KEYWORD), None)
+    if takes is None:
+        return {}
+    known = {each.name for each in _parameters(function)}
+    return {
+        name: value for name, value in kwargs.items() if name not in known and _misfit(value, hints[takes]) is None
+    }
 
 
 def _meant(name: str, value: Any, operation: str, parameters: Sequence[inspect.Parameter]) -> str:
@@ -380,8 +412,9 @@ def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:
 def _names(function: Callable[..., Any]) -> tuple[tuple[str, ...], frozenset[str], frozenset[str]]:
     """The names of the parameters that are given by place, of all, and of those that are required."""
     parameters = _parameters(function)
+    parameters = tuple(each for each in parameters if each.kind is not each.VAR_KEYWORD)
     by_place = tuple(each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD)
-    required = frozenset(each.name for each in parameters if each.default is each.empty)
+    required = frozenset(each.name for each in parameters if each.default is each.empty or each.default is NO_FIELDS)
     return by_place, frozenset(each.name for each in parameters), required
 
 
@@ -394,7 +427,7 @@ def _is_right(
         args = (owner, *args)
     given = {**dict(zip(by_place, args, strict=False)), **kwargs}
     if len(given) != len(args) + len(kwargs) or not required <= given.keys() <= known:
-        return False
+        return False  # or fields are given by keywords, which the long answer knows
     hints, answered = _hints(function, made), getattr(owner, "_answered", ())
     return not any(
         mistakes_of(value) or (name not in answered and _misfit(value, hints.get(name, Any)) is not None)
@@ -449,7 +482,7 @@ def _misfit(value: Any, hint: Any) -> tuple[str, Any, Any] | None:
         found = ((at, _misfit(part, of)) for at, (part, of) in enumerate(zip(value, elements, strict=False)))
         return next(((f"[{at}]{misfit[0]}", *misfit[1:]) for at, misfit in found if misfit is not None), None)
     if hint is Callable or (isinstance(origin, type) and origin is typing.get_origin(Callable[..., Any])):
-        return None if callable(value) else ("", value, hint)
+        return None if callable(value) and not _is_told_as_text(type(value)) else ("", value, hint)
     if origin is type:
         return None if isinstance(value, type) else ("", value, hint)
     return None if _is_a(value, hint) else ("", value, hint)
@@ -529,13 +562,14 @@ def _words(hint: Any) -> str:
         hint = hint.type
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        words = list(dict.fromkeys(_words(each) for each in arguments if each is not type(None)))
+        told = [each for each in arguments if each is not type(None) and not _is_told_as_text(each)]
+        words = list(dict.fromkeys(map(_words, told)))
         return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
     if origin is Literal:
         return " or ".join(map(repr, arguments))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         of = (typing.get_args(hint) or (Any, Any))[1]
-        part = "2" if of is int else "'expression'" if of is str else "…"
+        part = "2" if of is int else "'expression'" if str in _kinds(of) else "…"
         return f"a mapping such as {{'name': {part}}}"
     if origin is tuple or (isinstance(origin, type) and issubclass(origin, Sequence)):
         return "a tuple"
@@ -548,6 +582,11 @@ def _words(hint: Any) -> str:
         return simple[hint]
     name = getattr(hint, "__name__", str(hint))
     return f"a {name.lower() if getattr(hint, '_is_protocol', False) else name}"
+
+
+def _is_told_as_text(kind: Any) -> bool:
+    """Whether values of a class stand for a text, as expressions do."""
+    return isinstance(kind, type) and "_told_as_text" in vars(kind)
 
 
 def _kinds(hint: Any) -> set[Any]:

@@ -154,35 +154,35 @@ class _Declared:
     """What streams and tables have in common.
 
     Attributes:
-        graph: The graph that the declaration is added to.
-        node: The last node of this stream or table.
-        fields: The names of the value's fields; None where a fault before makes them unknown.
-        key: What is known of the keys.
-        sources: The names of the sources of the sub-topology so far.
-        window: The windows of the key; None for a plain key.
+        _graph: The graph that the declaration is added to.
+        _node: The last node of this stream or table.
+        _fields: The names of the value's fields; None where a fault before makes them unknown.
+        _key: What is known of the keys.
+        _sources: The names of the sources of the sub-topology so far.
+        _window: The windows of the key; None for a plain key.
     """
 
-    graph: StreamsGraph
-    node: GraphNode
-    fields: tuple[str, ...] | None
-    key: Key
-    sources: frozenset[str]
-    window: TimeWindows | SessionWindows | None = None
+    _graph: StreamsGraph
+    _node: GraphNode
+    _fields: tuple[str, ...] | None
+    _key: Key
+    _sources: frozenset[str]
+    _window: TimeWindows | SessionWindows | None = None
 
     _answered: ClassVar[tuple[str, ...]] = ANSWERED
 
     def __repr__(self) -> str:
         """The class, the last node and the fields."""
-        fields = "fields that a fault makes unknown" if self.fields is None else ", ".join(self.fields)
-        return f"<{type(self).__name__} {self.node.name}: {fields}>"
+        fields = "fields that a fault makes unknown" if self._fields is None else ", ".join(self._fields)
+        return f"<{type(self).__name__} {self._node.name}: {fields}>"
 
     def __dir__(self) -> list[str]:
-        """The operations, and what Python has. Editors do not show the rest, which is no part of the language."""
+        """The operations, and what Python has."""
         return [name for name in object.__dir__(self) if name.startswith("__") or name in operations_of(type(self))]
 
     def _mistaken(self, mistakes: Iterable[Diagnostic], operation: str, returns: Any) -> Any:
         """Add the mistakes of a call; return a stand-in for its result, so that the declaration goes on."""
-        self.graph.add_faults(mistakes)
+        self._graph.add_faults(mistakes)
         if operation in (
             "filter",
             "filter_not",
@@ -192,7 +192,7 @@ class _Declared:
             "emit_strategy",
         ):  # they change neither key nor fields
             return self
-        return _stand_in(self.graph, self.node, self.sources, returns)
+        return _stand_in(self._graph, self._node, self._sources, returns)
 
     def _field(self, text: str, operation: str) -> None:
         """Record a fault if ``text`` is a name, or a path that begins with one, and no field has it.
@@ -200,37 +200,37 @@ class _Declared:
         Spark judges longer expressions.
         """
         if text.startswith(TODO):
-            self.graph.fault(f"{operation}: {text!r}", "Write the expression")
+            self._graph.fault(f"{operation}: {text!r}", "Write the expression")
         name = text.partition(".")[0] if _PATH.fullmatch(text) else text
-        known = self.fields is None or name in self.fields or name in RESERVED_FIELDS or name.lower() in _LITERALS
-        if self.fields is not None and name.isidentifier() and not known:
-            self.graph.fault(
+        known = self._fields is None or name in self._fields or name in RESERVED_FIELDS or name.lower() in _LITERALS
+        if self._fields is not None and name.isidentifier() and not known:
+            self._graph.fault(
                 f"{operation}: the value has no field {name!r}",
-                _there_are(name, self.fields),
+                _there_are(name, self._fields),
             )
 
     def _columns(self, value: Mapping[str, str], operation: str) -> Columns:
         if not value:
-            self.graph.fault(f"{operation}: the value has no field", "Name at least one: {'field': 'expression'}")
+            self._graph.fault(f"{operation}: the value has no field", "Name at least one: {'field': 'expression'}")
         for name, expression in value.items():
             self._field(expression, f"{operation}, {name}")
             if name in RESERVED_FIELDS or not name.isidentifier():
-                self.graph.fault(
+                self._graph.fault(
                     f"{operation}: a field cannot be named {name!r}", f"Not {', '.join(RESERVED_FIELDS)}; an identifier"
                 )
         return tuple(value.items())
 
     def _refuse_unlike_keys(self, right: _Declared, operation: str, what: str) -> None:
-        if right.window is not None:
-            self.graph.fault(
+        if right._window is not None:
+            self._graph.fault(
                 f"{operation}: the keys differ: that of the {what} is windowed",
                 "Join sides that both have plain keys",
             )
-        name, other = self.key.name, right.key.name
+        name, other = self._key.name, right._key.name
         is_table = isinstance(self, KTable)
         if name is not None and other is not None and name != other:
             alike = "when they are the same thing, name them alike: key='…'"
-            self.graph.fault(
+            self._graph.fault(
                 f"{operation}: the keys differ: that of the {'table' if is_table else 'stream'} is {name!r}, "
                 f"that of the {what} {other!r}",
                 alike.capitalize() if is_table else f"Before it, select_key({other!r}); or, {alike}",
@@ -239,12 +239,12 @@ class _Declared:
 
     def _refuse_unlike_serdes(self, right: _Declared, operation: str, what: str) -> None:
         """The same key has other bytes, and so another partition, where another serde writes it."""
-        own, other = self.key.serde, right.key.serde
+        own, other = self._key.serde, right._key.serde
         is_table = isinstance(self, KTable)
-        if self.fields is None or right.fields is None:
+        if self._fields is None or right._fields is None:
             return  # after a fault the keys may be others
         if own.key_type != other.key_type:
-            self.graph.fault(
+            self._graph.fault(
                 f"{operation}: keys of unlike serdes: the {'table' if is_table else 'stream'}'s are {own.name}, "
                 f"the {what}'s {other.name}",
                 "Write one of them into a topic with keys of the other serde, and read that as a table"
@@ -257,17 +257,17 @@ class _Declared:
         if value is not None:
             for name, expression in value.items():
                 match = _FIELD_OF_RIGHT[side].fullmatch(expression.strip())
-                if match and right.fields is not None and match[1] not in right.fields:
+                if match and right._fields is not None and match[1] not in right._fields:
                     what = "table" if side == "table" else "other stream"
-                    self.graph.fault(
+                    self._graph.fault(
                         f"{operation}, {name}: the {what} has no field {match[1]!r}",
-                        _there_are(match[1], right.fields),
+                        _there_are(match[1], right._fields),
                     )
-            seen = self if self.fields is None else replace(self, fields=(*self.fields, side))
+            seen = self if self._fields is None else replace(self, _fields=(*self._fields, side))
             return seen._columns(value, operation)
-        this_fields, right_fields = self.fields or (), right.fields or ()
+        this_fields, right_fields = self._fields or (), right._fields or ()
         if shared := set(this_fields) & set(right_fields):
-            self.graph.fault(
+            self._graph.fault(
                 f"{operation}: both sides have the fields {', '.join(sorted(shared))}",
                 f"Say what the result is: value={{'name': '{side}.name', …}}",
             )
@@ -276,18 +276,18 @@ class _Declared:
     def _can_take(self, other: object, expected: type[_Declared], operation: str, hint: str) -> bool:
         """Whether ``other`` can be joined or merged. Records a fault if not."""
         if not isinstance(other, expected):
-            self.graph.fault(f"{operation}: with {described(other)}", hint)
+            self._graph.fault(f"{operation}: with {described(other)}", hint)
             return False
-        if other.graph is not self.graph:
-            self.graph.fault(
+        if other._graph is not self._graph:
+            self._graph.fault(
                 f"{operation}: with a {expected.__name__} of another topology", "Read its topic in this topology"
             )
             return False
         return True
 
     def _refuse_window(self, operation: str) -> None:
-        if self.window is not None:
-            self.graph.fault(
+        if self._window is not None:
+            self._graph.fault(
                 f"{operation}: the key is windowed", "Give the records a plain key before: select_key('…')"
             )
 
@@ -300,7 +300,7 @@ class _Declared:
         given: tuple[str, ...] = ("the record",),
     ) -> PythonFunction:
         if on_error not in ON_ERROR:
-            self.graph.fault(f"{operation}: on_error={on_error!r}", f"One of {', '.join(map(repr, ON_ERROR))}")
+            self._graph.fault(f"{operation}: on_error={on_error!r}", f"One of {', '.join(map(repr, ON_ERROR))}")
         of_batches = is_of_batches(call)
         if of_batches and operation in TAKE_BATCHES:
             given = ("the Arrow batch",)
@@ -308,9 +308,9 @@ class _Declared:
             what = f"function that takes {', '.join(given) or 'no argument'}{' alone' if len(given) == 1 else ''}"
             if operation == "process":
                 what = "class without a constructor of its own"
-            self.graph.fault(f"{operation}: {function_name(call)} {fault}", f"Write a {what}")
+            self._graph.fault(f"{operation}: {function_name(call)} {fault}", f"Write a {what}")
         if of_batches and operation not in TAKE_BATCHES:
-            self.graph.fault(
+            self._graph.fault(
                 f"{operation}: {function_name(call)} is a function of an Arrow batch",
                 f"{', '.join(TAKE_BATCHES)} take one: it gives one result for each record",
             )
@@ -337,26 +337,26 @@ class _Declared:
             try:
                 fields = dict(Json(each_told).fields)
             except ValueError as error:
-                self.graph.fault(f"{operation}: schema: {error}", example)
+                self._graph.fault(f"{operation}: schema: {error}", example)
                 return None
             for name, of_field in fields.items():
                 if made.setdefault(name, of_field) != of_field:
                     types = f"{made[name]} of process and {of_field} of on_timer"
-                    self.graph.fault(f"{operation}: {name}: {types}", "Return values of one class")
+                    self._graph.fault(f"{operation}: {name}: {types}", "Return values of one class")
                     return None
         if not made:
-            self.graph.fault(f"{operation}: what {function.name} returns is not known", example)
+            self._graph.fault(f"{operation}: what {function.name} returns is not known", example)
             return None
         self._columns(dict.fromkeys(made, "null"), operation)
         return made
 
     def _field_of(self, made: Mapping[str, str] | None, expression: str, operation: str) -> None:
         """Judge an expression over the fields that a function returns."""
-        replace(self, fields=_names(made))._field(expression, operation)
+        replace(self, _fields=_names(made))._field(expression, operation)
 
     def _refuse_schema(self, schema: str | None, operation: str) -> None:
         if schema is not None:
-            self.graph.fault(f"{operation}: a schema is given with expressions", "Expressions have types of their own")
+            self._graph.fault(f"{operation}: a schema is given with expressions", "Expressions have types of their own")
 
 
 @answers_words
@@ -366,11 +366,11 @@ class KStream(_Declared):
     """A stream of records.
 
     Attributes:
-        repartition_required: The key has changed since the records were last placed by it, so that a grouping or a
+        _repartition_required: The key has changed since the records were last placed by it, so that a grouping or a
             join needs a repartition topic.
     """
 
-    repartition_required: bool = False
+    _repartition_required: bool = False
     _repartition: list[Repartition] = field(default_factory=list)
     """The repartition node that was last made for a join of this stream. A join without a name uses it again."""
 
@@ -441,10 +441,10 @@ class KStream(_Declared):
                 the library's numbering gives one.
         """
         conditions: list[str | PythonFunction] = []
-        node = self.graph.processor(
-            self.graph.name(name, "KSTREAM-BRANCH-"), lambda: Split(tuple(conditions)), self.node
+        node = self._graph.processor(
+            self._graph.name(name, "KSTREAM-BRANCH-"), lambda: Split(tuple(conditions)), self._node
         )
-        split = replace(self, node=node, _repartition=[])
+        split = replace(self, _node=node, _repartition=[])
         return BranchedKStream(split, conditions, _Branches(split))
 
     def map_values(
@@ -477,10 +477,10 @@ class KStream(_Declared):
             function = self._function(value, "map_values", on_error, deterministic)
             made = self._made_by(function, schema, "map_values")
             operation = MapValuesFunction(function, tuple((made or {}).items()))
-            return self._then("KSTREAM-MAPVALUES-", name, operation, fields=_names(made))
+            return self._then("KSTREAM-MAPVALUES-", name, operation, _fields=_names(made))
         self._refuse_schema(schema, "map_values")
         columns = self._columns(value, "map_values")
-        return self._then("KSTREAM-MAPVALUES-", name, MapValues(columns), fields=tuple(value))
+        return self._then("KSTREAM-MAPVALUES-", name, MapValues(columns), _fields=tuple(value))
 
     def select_key(self, key: str, *, key_serde: KeySerde | None = None, name: str | None = None) -> KStream:
         """Give each record a new key. A grouping or a join that follows repartitions the stream.
@@ -495,8 +495,8 @@ class KStream(_Declared):
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         self._field(key, "select_key")
-        new_key = Key.declared(self.graph, "select_key", _word(key), key_serde)
-        return self._then("KSTREAM-KEY-SELECT-", name, KeySelect(key, new_key.serde), key=new_key, rekeyed=True)
+        new_key = Key.declared(self._graph, "select_key", _word(key), key_serde)
+        return self._then("KSTREAM-KEY-SELECT-", name, KeySelect(key, new_key.serde), _key=new_key, rekeyed=True)
 
     def map(
         self,
@@ -526,18 +526,18 @@ class KStream(_Declared):
             deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        new_key = Key.declared(self.graph, "map", _word(key), key_serde)
+        new_key = Key.declared(self._graph, "map", _word(key), key_serde)
         if callable(value):
             function = self._function(value, "map", on_error, deterministic)
             made = self._made_by(function, schema, "map")
             self._field_of(made, key, "map")
             by_function = MapFunction(function, tuple((made or {}).items()), key, new_key.serde)
-            return self._then("KSTREAM-MAP-", name, by_function, fields=_names(made), key=new_key, rekeyed=True)
+            return self._then("KSTREAM-MAP-", name, by_function, _fields=_names(made), _key=new_key, rekeyed=True)
         self._refuse_schema(schema, "map")
         self._field(key, "map")
         columns = self._columns(value, "map")
         operation = Map(key, columns, new_key.serde)
-        return self._then("KSTREAM-MAP-", name, operation, fields=tuple(value), key=new_key, rekeyed=True)
+        return self._then("KSTREAM-MAP-", name, operation, _fields=tuple(value), _key=new_key, rekeyed=True)
 
     def flat_map(
         self,
@@ -567,21 +567,21 @@ class KStream(_Declared):
             deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        new_key = Key.declared(self.graph, "flat_map", _word(key) if callable(each) else None, key_serde)
+        new_key = Key.declared(self._graph, "flat_map", _word(key) if callable(each) else None, key_serde)
         if callable(each):
             function = self._function(each, "flat_map", on_error, deterministic)
             made = self._made_by(function, schema, "flat_map", each=True)
             if value is not None:
-                self.graph.fault("flat_map: both a function and value are given", "The function returns the value")
+                self._graph.fault("flat_map: both a function and value are given", "The function returns the value")
             self._field_of(made, key, "flat_map")
             by_function = FlatMapFunction(function, tuple((made or {}).items()), key, new_key.serde)
-            return self._then("KSTREAM-FLATMAP-", name, by_function, fields=_names(made), key=new_key, rekeyed=True)
+            return self._then("KSTREAM-FLATMAP-", name, by_function, _fields=_names(made), _key=new_key, rekeyed=True)
         self._refuse_schema(schema, "flat_map")
         self._field(each, "flat_map")
         self._field(key, "flat_map")
         columns = self._columns(value or {}, "flat_map")
         operation = FlatMap(each, key, columns, new_key.serde)
-        return self._then("KSTREAM-FLATMAP-", name, operation, fields=tuple(value or ()), key=new_key, rekeyed=True)
+        return self._then("KSTREAM-FLATMAP-", name, operation, _fields=tuple(value or ()), _key=new_key, rekeyed=True)
 
     def flat_map_values(
         self,
@@ -610,15 +610,15 @@ class KStream(_Declared):
             function = self._function(each, "flat_map_values", on_error, deterministic)
             made = self._made_by(function, schema, "flat_map_values", each=True)
             if value is not None:
-                self.graph.fault(
+                self._graph.fault(
                     "flat_map_values: both a function and value are given", "The function returns the value"
                 )
             by_function = FlatMapValuesFunction(function, tuple((made or {}).items()))
-            return self._then(prefix, name, by_function, fields=_names(made))
+            return self._then(prefix, name, by_function, _fields=_names(made))
         self._refuse_schema(schema, "flat_map_values")
         self._field(each, "flat_map_values")
         operation = FlatMapValues(each, self._columns(value or {}, "flat_map_values"))
-        return self._then(prefix, name, operation, fields=tuple(value or ()))
+        return self._then(prefix, name, operation, _fields=tuple(value or ()))
 
     def process(
         self,
@@ -659,71 +659,71 @@ class KStream(_Declared):
         """
         self._refuse_window("process")
         if not (isinstance(processor, type) and issubclass(processor, Processor)):
-            self.graph.fault(
+            self._graph.fault(
                 f"process: {shown(processor)} is no class of processors", "Write a subclass of streamplan.Processor"
             )
-            return replace(self, fields=None)
+            return replace(self, _fields=None)
         if processor.process is Processor.process:
-            self.graph.fault(f"process: {processor.__name__} has no process", "Write a subclass with this method")
+            self._graph.fault(f"process: {processor.__name__} has no process", "Write a subclass with this method")
         held = self._state_of(state)
         self._judge_timer(processor, held, timer, timer_type)
         if ttl is not None:
             try:
                 duration = duration_ms(ttl)
             except ValueError as error:
-                self.graph.fault(f"process: ttl: {error}", "For example ttl='7 days'")
+                self._graph.fault(f"process: ttl: {error}", "For example ttl='7 days'")
             else:
                 if duration == 0:
-                    self.graph.fault("process: the ttl is 0", "For example ttl='7 days'")
+                    self._graph.fault("process: the ttl is 0", "For example ttl='7 days'")
         for method in (processor.process, processor.on_timer):
             what = "time" if method.__name__ == "on_timer" else "record"
             if fault := arguments_fault(method, "self", f"the {what}", "the store"):
                 hint = f"Write def {method.__name__}(self, {what}, store)"
-                self.graph.fault(f"process: {processor.__name__}.{method.__name__} {fault}", hint)
+                self._graph.fault(f"process: {processor.__name__}.{method.__name__} {fault}", hint)
         function = self._function(processor, "process", on_error, deterministic, given=())
         made = self._made_by(
             replace(function, call=processor.process), schema, "process", each=True, timer_call=processor.on_timer
         )
-        store_name = self.graph.store_name(store, "")
+        store_name = self._graph.store_name(store, "")
         operation = Process(function, store_name, tuple((held or {}).items()), tuple((made or {}).items()), timer, ttl)
         if name is None:
-            name = self.graph.generate_name("KSTREAM-PROCESSOR-")
+            name = self._graph.generate_name("KSTREAM-PROCESSOR-")
         elif fault := name_fault(name):  # the library draws no number for a processor with a name
-            self.graph.fault(fault, "Choose a shorter one of legal characters")
-        node = self.graph.processor(name, operation, self.node)
+            self._graph.fault(fault, "Choose a shorter one of legal characters")
+        node = self._graph.processor(name, operation, self._node)
         fields = _names(made)
-        return replace(self, node=node, fields=fields, repartition_required=True, _repartition=[])
+        return replace(self, _node=node, _fields=fields, _repartition_required=True, _repartition=[])
 
     def _state_of(self, state: str) -> dict[str, str] | None:
         """The fields of a store's values, with their types; None, and a fault, where they are not told."""
         try:
             return dict(Json(state).fields)
         except (ValueError, TypeError) as error:
-            self.graph.fault(f"process: state: {error}", "For example state='count bigint, last timestamp'")
+            self._graph.fault(f"process: state: {error}", "For example state='count bigint, last timestamp'")
             return None
 
     def _judge_timer(
         self, processor: type[Processor], held: Mapping[str, str] | None, timer: str | None, timer_type: str
     ) -> None:
         if timer_type == WALL_CLOCK_TIME:
-            self.graph.fault(
+            self._graph.fault(
                 f"process: there are no timers of {WALL_CLOCK_TIME}: the results of a timer belong to the record whose"
                 " timestamp has reached the time of the timer",
                 f"Use timers of {STREAM_TIME}: they follow the timestamps of the records",
             )
         elif timer_type != STREAM_TIME:
-            self.graph.fault(f"process: timer_type={timer_type!r}", f"The type of timers is {STREAM_TIME!r}")
+            self._graph.fault(f"process: timer_type={timer_type!r}", f"The type of timers is {STREAM_TIME!r}")
         calls = processor.on_timer is not Processor.on_timer
         if timer is None and calls:
-            self.graph.fault(
+            self._graph.fault(
                 f"process: {processor.__name__} has on_timer, and no field has the time of a timer",
                 "Name a timestamp of the state: timer='due'",
             )
         elif timer is not None and not calls:
-            self.graph.fault(f"process: {processor.__name__} has no on_timer", "Write it, or leave timer out")
+            self._graph.fault(f"process: {processor.__name__} has no on_timer", "Write it, or leave timer out")
         if timer is not None and held is not None and held.get(timer) != "timestamp":
             of_type = f"a {held[timer]}" if timer in held else "no field"
-            self.graph.fault(
+            self._graph.fault(
                 f"process: timer={timer!r} is {of_type} of the state",
                 "A timestamp: state='…, due timestamp', timer='due'",
             )
@@ -776,7 +776,7 @@ class KStream(_Declared):
             label: Stands before each record (``Printed.withLabel``). Without it the name of the processor before.
             name: The name of the processor (``Printed.withName``). Without it the library's numbering gives one.
         """
-        printer = Printer(self.node.name if label is None else label)
+        printer = Printer(self._node.name if label is None else label)
         self._then("KSTREAM-PRINTER-", name, ForEach(PythonFunction(f"print {printer.label}", printer, STOP)))
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
@@ -791,24 +791,24 @@ class KStream(_Declared):
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         if not self._can_take(other, KStream, "merge", "Merge a stream; a table's updates are one: .to_stream()"):
-            return replace(self, fields=None)
-        if self.fields is not None and other.fields is not None and set(self.fields) != set(other.fields):
-            self.graph.fault(
-                f"merge: the streams have different fields: {', '.join(self.fields)} and {', '.join(other.fields)}",
+            return replace(self, _fields=None)
+        if self._fields is not None and other._fields is not None and set(self._fields) != set(other._fields):
+            self._graph.fault(
+                f"merge: the streams have different fields: {', '.join(self._fields)} and {', '.join(other._fields)}",
                 "Give both the same with map_values",
             )
         self._refuse_unlike_serdes(other, "merge", "other stream")
-        if self.window != other.window and self.fields is not None and other.fields is not None:
-            self.graph.fault("merge: one of the streams has a windowed key", "Give it a plain one with select_key")
-        processor_name = self.graph.name(name, "KSTREAM-MERGE-")
+        if self._window != other._window and self._fields is not None and other._fields is not None:
+            self._graph.fault("merge: one of the streams has a windowed key", "Give it a plain one with select_key")
+        processor_name = self._graph.name(name, "KSTREAM-MERGE-")
         return KStream(
-            self.graph,
-            self.graph.processor(processor_name, Merge(), self.node, other.node),
-            self.fields,
-            self.key if self.key == other.key else Key(None, self.key.serde),
-            self.sources | other.sources,
-            self.window,
-            self.repartition_required or other.repartition_required,
+            self._graph,
+            self._graph.processor(processor_name, Merge(), self._node, other._node),
+            self._fields,
+            self._key if self._key == other._key else Key(None, self._key.serde),
+            self._sources | other._sources,
+            self._window,
+            self._repartition_required or other._repartition_required,
         )
 
     # -- through topics
@@ -824,12 +824,12 @@ class KStream(_Declared):
             name: Names the topic ``<application.id>-<name>-repartition``.
         """
         if number_of_partitions is not None and number_of_partitions < 1:
-            self.graph.fault(f"repartition: {number_of_partitions} partitions", "A topic has at least 1")
+            self._graph.fault(f"repartition: {number_of_partitions} partitions", "A topic has at least 1")
         self._refuse_window("repartition")
-        prefix = self._name_of_topic(name) or self.graph.generate_name("KSTREAM-REPARTITION-")
-        repartition = self.graph.draw_repartition(prefix, self.key.serde, number_of_partitions)
-        self.graph.add_repartition(repartition, self.node)
-        return KStream(self.graph, repartition.node, self.fields, self.key, frozenset({repartition.source}))
+        prefix = self._name_of_topic(name) or self._graph.generate_name("KSTREAM-REPARTITION-")
+        repartition = self._graph.draw_repartition(prefix, self._key.serde, number_of_partitions)
+        self._graph.add_repartition(repartition, self._node)
+        return KStream(self._graph, repartition.node, self._fields, self._key, frozenset({repartition.source}))
 
     def through(self, topic: str, *, name: str | None = None) -> KStream:
         """Refused: the library has no ``through`` since 4.0 (KIP-221).
@@ -838,7 +838,7 @@ class KStream(_Declared):
             topic: What the library's ``through`` took.
             name: The same.
         """
-        self.graph.fault(
+        self._graph.fault(
             "through: the library has none since 4.0",
             f"Write repartition(name='…'), whose topic belongs to the application. Where others own {topic!r}: "
             f"to({topic!r}), and topology.stream({topic!r}, value=…)",
@@ -870,10 +870,10 @@ class KStream(_Declared):
         chosen = self._topics_of(topic, topics)
         for written in chosen or (topic,):
             if fault := name_fault(written):
-                self.graph.fault(f"to: {fault}", "Choose a legal name")
+                self._graph.fault(f"to: {fault}", "Choose a legal name")
         if value is not None:
             self._check_written(topic, value)
-        self.graph.sink(self.graph.name(name, "KSTREAM-SINK-"), topic, value, self.node, chosen)
+        self._graph.sink(self._graph.name(name, "KSTREAM-SINK-"), topic, value, self._node, chosen)
 
     def _topics_of(self, expression: str, topics: Sequence[str] | None) -> tuple[str, ...]:
         """The topics that a record may have; none where all records have one topic."""
@@ -881,27 +881,27 @@ class KStream(_Declared):
             return ()
         self._field(expression, "to")
         if not topics:
-            self.graph.fault(f"to: topics={topics!r}", "Name the topics that a record may have: topics=('a', 'b')")
+            self._graph.fault(f"to: topics={topics!r}", "Name the topics that a record may have: topics=('a', 'b')")
             return ()
         if len({*topics}) < len(topics):
-            self.graph.fault("to: topics: a topic is named twice", "Name each topic once")
+            self._graph.fault("to: topics: a topic is named twice", "Name each topic once")
         return tuple(dict.fromkeys(topics))
 
     def _check_written(self, topic: str, value: Serde) -> None:
         try:
             fields = [*value.fields]
         except ValueError as error:
-            self.graph.fault(f"to {topic!r}: {error}", "For example Avro('order.avsc')")
+            self._graph.fault(f"to {topic!r}: {error}", "For example Avro('order.avsc')")
             return
-        if self.fields is None:
+        if self._fields is None:
             return
-        if missing := [name for name in fields if name not in self.fields]:
-            self.graph.fault(
+        if missing := [name for name in fields if name not in self._fields]:
+            self._graph.fault(
                 f"to {topic!r}: the stream has no field {', '.join(missing)}, which the serde writes",
                 "Name it in a map_values before",
             )
-        if others := [name for name in self.fields if name not in fields]:
-            self.graph.fault(
+        if others := [name for name in self._fields if name not in fields]:
+            self._graph.fault(
                 f"to {topic!r}: the serde does not write the field {', '.join(others)}",
                 "Leave it out in a map_values before",
             )
@@ -920,9 +920,9 @@ class KStream(_Declared):
             name: Names the repartition topic ``<application.id>-<name>-repartition`` (``Grouped.as``).
         """
         self._field(key, "group_by")
-        new_key = Key.declared(self.graph, "group_by", _word(key), key_serde)
+        new_key = Key.declared(self._graph, "group_by", _word(key), key_serde)
         select = KeySelect(key, new_key.serde)
-        rekeyed = self._then("KSTREAM-KEY-SELECT-", name, select, key=new_key, rekeyed=True)
+        rekeyed = self._then("KSTREAM-KEY-SELECT-", name, select, _key=new_key, rekeyed=True)
         return rekeyed._grouped(name)
 
     def group_by_key(self, *, name: str | None = None) -> KGroupedStream:
@@ -1034,7 +1034,7 @@ class KStream(_Declared):
         if isinstance(other, KStream):
             return self._join_stream(other, value, within, store, name, operation)
         if within is not None or store is not None:
-            self.graph.fault(f"{operation}: a table is joined without within and store", "Leave them out")
+            self._graph.fault(f"{operation}: a table is joined without within and store", "Leave them out")
         return self._join_table(other, value, name, operation)
 
     def _join_table(self, table: KTable, value: Mapping[str, str] | None, name: str | None, operation: str) -> KStream:
@@ -1042,23 +1042,23 @@ class KStream(_Declared):
         self._refuse_window(operation)
         hint = "Join a stream with a table, Topology.table(), or with a stream"
         if not self._can_take(table, KTable, operation, hint):
-            return replace(self, fields=None)
-        if table.joined_from or table.made_by:
-            self.graph.fault(
-                f"{operation}: with the result of {table.made_by or 'a join of tables'}",
+            return replace(self, _fields=None)
+        if table._joined_from or table._result_of:
+            self._graph.fault(
+                f"{operation}: with the result of {table._result_of or 'a join of tables'}",
                 "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
-            return replace(self, fields=None)
+            return replace(self, _fields=None)
         self._refuse_unlike_keys(table, operation, "table")
-        stream = self._repartitioned(name or self.node.name)
-        sources = stream.sources | table.sources
-        self.graph.copartition_groups.append(sources)
-        table.materialize()
+        stream = self._repartitioned(name or self._node.name)
+        sources = stream._sources | table._sources
+        self._graph.copartition_groups.append(sources)
+        table._materialize()
         columns = self._joined(table, value, operation, "table")
-        processor_name = self.graph.name(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-")
-        node = self.graph.processor(processor_name, Join(table.store, columns, left), stream.node)
-        fields = None if self.fields is None or table.fields is None else tuple(column for column, _ in columns)
-        return replace(stream, node=node, fields=fields, sources=sources, _repartition=[])
+        processor_name = self._graph.name(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-")
+        node = self._graph.processor(processor_name, Join(table._store, columns, left), stream._node)
+        fields = None if self._fields is None or table._fields is None else tuple(column for column, _ in columns)
+        return replace(stream, _node=node, _fields=fields, _sources=sources, _repartition=[])
 
     def _join_stream(
         self,
@@ -1072,43 +1072,43 @@ class KStream(_Declared):
         """``KStreamImpl.doJoin`` and ``KStreamImplJoin.join``."""
         self._refuse_window(operation)
         if not self._can_take(other, KStream, operation, "Join a stream of this topology"):
-            return replace(self, fields=None)
+            return replace(self, _fields=None)
         windows = self._checked_windows(within, operation)
         for given in (name, store):
             if given is not None and (fault := name_fault(given)):
-                self.graph.fault(fault, "Choose a shorter one of legal characters")
-                return replace(self, fields=None)
+                self._graph.fault(fault, "Choose a shorter one of legal characters")
+                return replace(self, _fields=None)
         self._refuse_unlike_keys(other, operation, "other stream")
-        if self.fields is not None and "other" in self.fields:
-            self.graph.fault(f"{operation}: the stream has a field named other", "Rename it before with map_values")
-        this = self._repartitioned(self.node.name if name is None else f"{name}-left")
-        that = other._repartitioned(other.node.name if name is None else f"{name}-right")
-        sources = this.sources | that.sources
-        self.graph.copartition_groups.append(sources)
+        if self._fields is not None and "other" in self._fields:
+            self._graph.fault(f"{operation}: the stream has a field named other", "Rename it before with map_values")
+        this = self._repartitioned(self._node.name if name is None else f"{name}-left")
+        that = other._repartitioned(other._node.name if name is None else f"{name}-right")
+        sources = this._sources | that._sources
+        self._graph.copartition_groups.append(sources)
         columns = self._joined(other, value, operation, "other")
         outer, both = operation != "join", operation == "outer_join"
 
         def named(suffix: str) -> str | None:
             return None if name is None else f"{name}-{suffix}"
 
-        node = self.graph.stream_join(
-            (this.node, that.node),
+        node = self._graph.stream_join(
+            (this._node, that._node),
             (
-                self.graph.name(named("this-windowed"), "KSTREAM-WINDOWED-"),
-                self.graph.name(named("other-windowed"), "KSTREAM-WINDOWED-"),
+                self._graph.name(named("this-windowed"), "KSTREAM-WINDOWED-"),
+                self._graph.name(named("other-windowed"), "KSTREAM-WINDOWED-"),
             ),
             (
-                self.graph.next_name("KSTREAM-OUTERTHIS-" if both else "KSTREAM-JOINTHIS-"),
-                self.graph.next_name("KSTREAM-OUTEROTHER-" if outer else "KSTREAM-JOINOTHER-"),
+                self._graph.next_name("KSTREAM-OUTERTHIS-" if both else "KSTREAM-JOINTHIS-"),
+                self._graph.next_name("KSTREAM-OUTEROTHER-" if outer else "KSTREAM-JOINOTHER-"),
             ),
             (named(this_join(both)), named(other_join(outer))),
-            self.graph.name(named("merge"), "KSTREAM-MERGE-"),
+            self._graph.name(named("merge"), "KSTREAM-MERGE-"),
             store,
             OuterStreamJoin(windows, columns, both) if outer else StreamJoin(windows, columns),
         )
-        fields = None if self.fields is None or other.fields is None else tuple(column for column, _ in columns)
-        key = self.key if self.key.name is not None else other.key
-        return KStream(self.graph, node, fields, key, sources)
+        fields = None if self._fields is None or other._fields is None else tuple(column for column, _ in columns)
+        key = self._key if self._key.name is not None else other._key
+        return KStream(self._graph, node, fields, key, sources)
 
     def _checked_windows(self, within: JoinWindows | None, operation: str) -> JoinWindows:
         example = "For example within=JoinWindows('5 minutes')"
@@ -1118,30 +1118,30 @@ class KStream(_Declared):
                 if within is None
                 else f"within={shown(within)} is no JoinWindows"
             )
-            self.graph.fault(f"{operation}: {said}", example)
+            self._graph.fault(f"{operation}: {said}", example)
             return JoinWindows("5 minutes")
         for parameter in ("before", "after", "grace"):
             try:
                 getattr(within, f"{parameter}_ms")
             except ValueError as error:
-                self.graph.fault(f"{operation}: within: {parameter}: {error}", example)
+                self._graph.fault(f"{operation}: within: {parameter}: {error}", example)
                 return JoinWindows("5 minutes")
         return within
 
     def _repartitioned(self, prefix: str) -> KStream:
         """``KStreamImpl.repartitionForJoin``: the stream behind a repartition topic, where its key has changed."""
-        if not self.repartition_required:
+        if not self._repartition_required:
             return self
-        repartition = self.graph.draw_repartition(prefix, self.key.serde)
-        if not self._repartition or self.node.name != prefix:
+        repartition = self._graph.draw_repartition(prefix, self._key.serde)
+        if not self._repartition or self._node.name != prefix:
             self._repartition[:] = [repartition]
-            self.graph.add_repartition(repartition, self.node)
+            self._graph.add_repartition(repartition, self._node)
         (repartition,) = self._repartition
         return replace(
             self,
-            node=repartition.node,
-            sources=frozenset({repartition.source}),
-            repartition_required=False,
+            _node=repartition.node,
+            _sources=frozenset({repartition.source}),
+            _repartition_required=False,
             _repartition=[],
         )
 
@@ -1160,42 +1160,42 @@ class KStream(_Declared):
         Returns:
             A table with the fields of the stream. A record without a key is a dead letter.
         """
-        graph = self.graph
+        graph = self._graph
         self._refuse_window("to_table")
         table_name = graph.name(name, "KSTREAM-TOTABLE-")
         if store is None:
             graph.next_name("KSTREAM-TOTABLE-STATE-STORE-")
         else:
             graph.store_name(store, "")
-        parent, sources = self.node, self.sources
-        if self.repartition_required:
-            repartition = graph.draw_repartition(table_name, self.key.serde)
-            graph.add_repartition(repartition, self.node)
+        parent, sources = self._node, self._sources
+        if self._repartition_required:
+            repartition = graph.draw_repartition(table_name, self._key.serde)
+            graph.add_repartition(repartition, self._node)
             parent, sources = repartition.node, frozenset({repartition.source})
         node = graph.processor(table_name, ToTable(store), parent)
         is_stored = store is not None
         return KTable(
-            graph, node, self.fields, self.key, sources, None, store or "",
-            made_by="to_table", sends_old_values=lambda: is_stored,
+            graph, node, self._fields, self._key, sources, None, store or "",
+            _result_of="to_table", _sends_old_values=lambda: is_stored,
         )  # fmt: skip
 
     # -- shared
 
     def _then(self, prefix: str, name: str | None, operation: Operation, **changes: Any) -> KStream:
-        node = self.graph.processor(self.graph.name(name, prefix), operation, self.node)
+        node = self._graph.processor(self._graph.name(name, prefix), operation, self._node)
         rekeyed = changes.pop("rekeyed", False)
         if rekeyed:
-            changes |= {"repartition_required": True, "window": None}
-        return replace(self, node=node, _repartition=[], **changes)
+            changes |= {"_repartition_required": True, "_window": None}
+        return replace(self, _node=node, _repartition=[], **changes)
 
     def _grouped(self, name: str | None) -> KGroupedStream:
         return KGroupedStream(
-            self.graph, self.node, self.fields, self.key, self.sources, None, self.repartition_required, name
+            self._graph, self._node, self._fields, self._key, self._sources, None, self._repartition_required, name
         )
 
     def _name_of_topic(self, name: str | None) -> str | None:
         if name is not None and (fault := name_fault(name)):
-            self.graph.fault(fault, "Choose a shorter one of legal characters")
+            self._graph.fault(fault, "Choose a shorter one of legal characters")
         return name
 
 
@@ -1204,44 +1204,44 @@ class _Grouped(_Declared):
     """A grouped stream.
 
     Attributes:
-        repartition_required: The key has changed, so that an aggregation needs a repartition topic.
-        name: Names the repartition topic; None for a name that follows from the store.
-        final: Whether the result of each window is passed once, when the window closes.
-        idle_ms: A stream task without a record for so long goes on by the wall clock; None where it does not.
+        _repartition_required: The key has changed, so that an aggregation needs a repartition topic.
+        _name: Names the repartition topic; None for a name that follows from the store.
+        _final: Whether the result of each window is passed once, when the window closes.
+        _idle_ms: A stream task without a record for so long goes on by the wall clock; None where it does not.
     """
 
-    repartition_required: bool = False
-    name: str | None = None
+    _repartition_required: bool = False
+    _name: str | None = None
     _repartition: list[Repartition] = field(default_factory=list)
-    final: bool = False
-    idle_ms: int | None = None
+    _final: bool = False
+    _idle_ms: int | None = None
 
     def _aggregate(
         self, prefix: str, name: str | None, store: str, operation: Operation, fields: tuple[str, ...] | None
     ) -> KTable:
         """``GroupedStreamAggregateBuilder.build``."""
-        processor_name = self.graph.name(name, prefix)
-        parent, sources = self.node, self.sources
-        if self.repartition_required:
-            repartition = self.graph.draw_repartition(self.name or store, self.key.serde)
-            if not self._repartition or self.name is None:
+        processor_name = self._graph.name(name, prefix)
+        parent, sources = self._node, self._sources
+        if self._repartition_required:
+            repartition = self._graph.draw_repartition(self._name or store, self._key.serde)
+            if not self._repartition or self._name is None:
                 self._repartition[:] = [repartition]
-            self.graph.add_repartition(self._repartition[0], self.node)
+            self._graph.add_repartition(self._repartition[0], self._node)
             parent, sources = self._repartition[0].node, frozenset({self._repartition[0].source})
-        node = self.graph.processor(processor_name, operation, parent)
-        return KTable(self.graph, node, fields, self.key, sources, self.window, store, final=self.final)
+        node = self._graph.processor(processor_name, operation, parent)
+        return KTable(self._graph, node, fields, self._key, sources, self._window, store, _final=self._final)
 
     def _count(self, store: str | None, name: str | None) -> KTable:
-        store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
-        counted = FinalCount(store_name, self.window, self.idle_ms) if self.final else Count(store_name, self.window)
+        store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
+        counted = FinalCount(store_name, self._window, self._idle_ms) if self._final else Count(store_name, self._window)
         return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, counted, ("count",))
 
     def _fold(self, value: Mapping[str, str], store: str | None, name: str | None) -> KTable:
         columns = self._folded(value, "aggregate")
-        store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
-        operation = Aggregate(store_name, columns, self.window)
-        if self.final:
-            operation = FinalAggregate(store_name, columns, self.window, self.idle_ms)
+        store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
+        operation = Aggregate(store_name, columns, self._window)
+        if self._final:
+            operation = FinalAggregate(store_name, columns, self._window, self._idle_ms)
         return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, tuple(value))
 
     def _folded(self, value: Mapping[str, str], operation: str) -> tuple[AggregateColumn, ...]:
@@ -1254,7 +1254,7 @@ class _Grouped(_Declared):
                     for argument in parsed.arguments.split(","):
                         self._field(argument.strip(), f"{operation}, {column}")
             except ValueError as error:
-                self.graph.fault(f"{operation}, {column}: {error}", "Fold with those; compute on with map_values")
+                self._graph.fault(f"{operation}, {column}: {error}", "Fold with those; compute on with map_values")
         return tuple(columns)
 
 
@@ -1274,8 +1274,8 @@ class _Branches(dict[str, KStream]):
         """Return what stands for a branch that there is not."""
         split = self._split
         if self.complete:
-            split.graph.fault(f"split: there is no branch {shown(name)}", _there_are(str(name), tuple(self)))
-        stream: KStream = _stand_in(split.graph, split.node, split.sources, KStream)
+            split._graph.fault(f"split: there is no branch {shown(name)}", _there_are(str(name), tuple(self)))
+        stream: KStream = _stand_in(split._graph, split._node, split._sources, KStream)
         return stream
 
 
@@ -1302,7 +1302,7 @@ class BranchedKStream:
 
     def _mistaken(self, mistakes: Iterable[Diagnostic], operation: str, returns: Any) -> Any:
         """Add the mistakes of a call. The branch that it would have added is not known."""
-        self._split.graph.add_faults(mistakes)
+        self._split._graph.add_faults(mistakes)
         self._branches.complete = False
         return self if operation == "branch" else self._branches
 
@@ -1349,13 +1349,13 @@ class BranchedKStream:
         """``BranchedKStreamImpl.createBranch``, which draws a number that no name has."""
         if not self._branches.complete:
             return
-        graph = self._split.graph
-        split = self._split.node.name
+        graph = self._split._graph
+        split = self._split._node.name
         branch = graph.name(f"{split}{number if name is None else name}", "")
         if split in graph.generated:
             graph.generated.add(branch)
-        node = graph.processor(branch, Branch(number), self._split.node)
-        self._branches[branch] = replace(self._split, node=node, _repartition=[])
+        node = graph.processor(branch, Branch(number), self._split._node)
+        self._branches[branch] = replace(self._split, _node=node, _repartition=[])
 
 
 @answers_words
@@ -1374,8 +1374,8 @@ class KGroupedStream(_Grouped):
                 ``SessionWindows("5 minutes")``.
         """
         return WindowedKStream(
-            self.graph, self.node, self.fields, self.key, self.sources, _judged_windows(self.graph, windows),
-            self.repartition_required, self.name, self._repartition,
+            self._graph, self._node, self._fields, self._key, self._sources, _judged_windows(self._graph, windows),
+            self._repartition_required, self._name, self._repartition,
         )  # fmt: skip
 
     def cogroup(self, value: Mapping[str, str]) -> CogroupedKStream:
@@ -1386,7 +1386,7 @@ class KGroupedStream(_Grouped):
         Args:
             value: The fields of the result that this stream is folded into: as for :meth:`aggregate`.
         """
-        grouped = CogroupedKStream(self.graph, self.node, (), self.key, self.sources)
+        grouped = CogroupedKStream(self._graph, self._node, (), self._key, self._sources)
         return grouped.cogroup(self, value)
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
@@ -1438,22 +1438,22 @@ class KGroupedStream(_Grouped):
         """
         if not callable(value):
             if aggregator is not None:
-                self.graph.fault(
+                self._graph.fault(
                     "aggregate: an aggregator is given with expressions", "Write aggregate(initializer, aggregator)"
                 )
             self._refuse_schema(schema, "aggregate")
             return self._fold(value, store, name)
         initializer = self._function(value, "aggregate", on_error, deterministic, given=())
         if aggregator is None:
-            self.graph.fault(
+            self._graph.fault(
                 f"aggregate: {initializer.name} is an initializer without an aggregator",
                 "Write aggregate(initializer, aggregator), with aggregator(key, value, aggregate)",
             )
-            return KTable(self.graph, self.node, None, self.key, self.sources)
+            return KTable(self._graph, self._node, None, self._key, self._sources)
         given = ("the key", "the value", "the aggregate")
         function = self._function(aggregator, "aggregate", on_error, deterministic, given)
         made = self._made_by(function, hinted_schema(value) if schema is None else schema, "aggregate")
-        store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
+        store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
         fields = tuple((made or {}).items())
         operation = AggregateFunction(function, store_name, fields, fields, initializer=initializer)
         return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, _names(made))
@@ -1494,18 +1494,18 @@ class KGroupedStream(_Grouped):
         given = {"a function": reducer, "max_by": max_by, "min_by": min_by}
         if len(chosen := [what for what, argument in given.items() if argument is not None]) > 1:
             both = "both " if len(chosen) == 2 else ""
-            self.graph.fault(f"reduce: {both}{' and '.join(chosen)} are given", "Choose one")
+            self._graph.fault(f"reduce: {both}{' and '.join(chosen)} are given", "Choose one")
         operation: Operation
         if reducer is not None:
             function = self._function(reducer, "reduce", on_error, deterministic, ("the old value", "the new value"))
-            store_name = self.graph.store_name(store, "KSTREAM-REDUCE-")
+            store_name = self._graph.store_name(store, "KSTREAM-REDUCE-")
             operation = ReduceFunction(function, store_name, (), ())
         else:
             by = max_by or min_by or LATEST
             self._field(by, "reduce")
-            store_name = self.graph.store_name(store, "KSTREAM-REDUCE-")
+            store_name = self._graph.store_name(store, "KSTREAM-REDUCE-")
             operation = Reduce(store_name, by, greatest=min_by is None)
-        return self._aggregate("KSTREAM-REDUCE-", name, store_name, operation, self.fields)
+        return self._aggregate("KSTREAM-REDUCE-", name, store_name, operation, self._fields)
 
 
 @answers_words
@@ -1525,19 +1525,19 @@ class WindowedKStream(_Grouped):
                 the wall clock, so that its windows close without a further record.
         """
         if not isinstance(strategy, OnWindowClose):
-            self.graph.fault(
+            self._graph.fault(
                 f"emit_strategy: {shown(strategy)} is no emit strategy",
                 "Write emit_strategy(OnWindowClose()), or nothing: every update is passed then",
             )
-            return replace(self, final=True)
+            return replace(self, _final=True)
         idle_ms = None
         try:
             idle_ms = strategy.idle_ms
             if idle_ms == 0:
                 raise ValueError("idle: 0 would close each window at once")
         except ValueError as error:
-            self.graph.fault(f"emit_strategy: {error}", 'Write OnWindowClose(idle="10 minutes")')
-        return replace(self, final=True, idle_ms=idle_ms)
+            self._graph.fault(f"emit_strategy: {error}", 'Write OnWindowClose(idle="10 minutes")')
+        return replace(self, _final=True, _idle_ms=idle_ms)
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
         """Count as :meth:`KGroupedStream.count` does, for each key and window."""
@@ -1562,12 +1562,12 @@ class WindowedKStream(_Grouped):
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         if callable(value) or aggregator is not None or schema is not None:
-            self.graph.fault(
+            self._graph.fault(
                 "aggregate: Python functions do not aggregate windows or sessions",
                 "Write expressions: aggregate({'total': 'sum(amount)'}). Without windows, "
                 "group_by_key().aggregate(initializer, aggregator) calls functions",
             )
-            return KTable(self.graph, self.node, None, self.key, self.sources)
+            return KTable(self._graph, self._node, None, self._key, self._sources)
         return self._fold(value, store, name)
 
 
@@ -1578,10 +1578,10 @@ class CogroupedKStream(_Declared):
     """Several grouped streams with keys of one kind, whose records are folded into one store.
 
     Attributes:
-        streams: The streams, each with what its records are folded into.
+        _streams: The streams, each with what its records are folded into.
     """
 
-    streams: tuple[tuple[KGroupedStream, tuple[AggregateColumn, ...]], ...] = ()
+    _streams: tuple[tuple[KGroupedStream, tuple[AggregateColumn, ...]], ...] = ()
     _repartitions: dict[KGroupedStream, Repartition] = field(default_factory=dict)
     """The repartition topics of the streams. A second aggregate of the same streams uses them again."""
 
@@ -1597,27 +1597,27 @@ class CogroupedKStream(_Declared):
         """
         hint = "Group a stream first: cogroup(orders.group_by_key(), {…})"
         if not self._can_take(other, KGroupedStream, "cogroup", hint):
-            return replace(self, fields=None)
-        if any(stream is other for stream, _ in self.streams):
-            self.graph.fault("cogroup: the same grouped stream twice", "Name all of its fields at once")
+            return replace(self, _fields=None)
+        if any(stream is other for stream, _ in self._streams):
+            self._graph.fault("cogroup: the same grouped stream twice", "Name all of its fields at once")
             return self
         self._refuse_unlike_serdes(other, "cogroup", "other stream")
         columns = other._folded(value, "cogroup")
-        functions = {column.name: column.function for _, others in self.streams for column in others}
+        functions = {column.name: column.function for _, others in self._streams for column in others}
         for column in columns:
             if (function := functions.get(column.name, column.function)) != column.function:
-                self.graph.fault(
+                self._graph.fault(
                     f"cogroup, {column.name}: it is a {function}() of one stream and a {column.function}() of another",
                     "One function for both, or two fields",
                 )
-        fields = None if self.fields is None else tuple(dict.fromkeys((*self.fields, *value)))
-        key = self.key if self.key == other.key else Key(None, self.key.serde)
+        fields = None if self._fields is None else tuple(dict.fromkeys((*self._fields, *value)))
+        key = self._key if self._key == other._key else Key(None, self._key.serde)
         return replace(
             self,
-            fields=fields,
-            key=key,
-            sources=self.sources | other.sources,
-            streams=(*self.streams, (other, columns)),
+            _fields=fields,
+            _key=key,
+            _sources=self._sources | other._sources,
+            _streams=(*self._streams, (other, columns)),
         )
 
     def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedCogroupedKStream:
@@ -1628,7 +1628,7 @@ class CogroupedKStream(_Declared):
         Args:
             windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``.
         """
-        return WindowedCogroupedKStream(replace(self, window=_judged_windows(self.graph, windows)))
+        return WindowedCogroupedKStream(replace(self, _window=_judged_windows(self._graph, windows)))
 
     def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable:
         """Aggregate the records of each key.
@@ -1645,40 +1645,40 @@ class CogroupedKStream(_Declared):
         Returns:
             A table with the fields of all streams.
         """
-        graph = self.graph
+        graph = self._graph
         if name is not None and (fault := name_fault(name)):
             graph.fault(fault, "Choose a shorter one of legal characters")
             name = None
         store_name = graph.store_name(store, "COGROUPKSTREAM-AGGREGATE-")
         parents, sources = [], set[str]()
-        for stream, _ in self.streams:
+        for stream, _ in self._streams:
             parent, of_stream = self._behind_repartition(stream, store_name)
             parents.append(parent)
             sources |= of_stream
         # The library names the sources before the repartition topics alone, and would take topics of unlike counts.
-        graph.copartition_groups += [self.sources, frozenset(sources)]
+        graph.copartition_groups += [self._sources, frozenset(sources)]
         sides = [
-            (self._named(name, f"cogroup-agg-{number}", "AGGREGATE"), CogroupSide(store_name, columns, self.window))
-            for number, (_, columns) in enumerate(self.streams)
+            (self._named(name, f"cogroup-agg-{number}", "AGGREGATE"), CogroupSide(store_name, columns, self._window))
+            for number, (_, columns) in enumerate(self._streams)
         ]
         merge = self._named(name, "cogroup-merge", "MERGE")
-        operation = Cogroup.of(store_name, tuple(columns for _, columns in self.streams), self.window)
+        operation = Cogroup.of(store_name, tuple(columns for _, columns in self._streams), self._window)
         node = graph.cogroup(parents, sides, merge, operation)
-        return KTable(graph, node, self.fields, self.key, frozenset(sources), self.window, store_name)
+        return KTable(graph, node, self._fields, self._key, frozenset(sources), self._window, store_name)
 
     def _behind_repartition(self, stream: KGroupedStream, store: str) -> tuple[GraphNode, frozenset[str]]:
         """Return the node from which an aggregate takes a stream's records, and its sources."""
-        if not stream.repartition_required:
-            return stream.node, stream.sources
-        repartition = self.graph.draw_repartition(stream.name or store, stream.key.serde)
+        if not stream._repartition_required:
+            return stream._node, stream._sources
+        repartition = self._graph.draw_repartition(stream._name or store, stream._key.serde)
         if stream not in self._repartitions:
             self._repartitions[stream] = repartition
-            self.graph.add_repartition(repartition, stream.node)
+            self._graph.add_repartition(repartition, stream._node)
         repartition = self._repartitions[stream]
         return repartition.node, frozenset({repartition.source})
 
     def _named(self, name: str | None, suffix: str, kind: str) -> str:
-        return self.graph.name(None if name is None else f"{name}-{suffix}", f"COGROUPKSTREAM-{kind}-")
+        return self._graph.name(None if name is None else f"{name}-{suffix}", f"COGROUPKSTREAM-{kind}-")
 
 
 @answers_words
@@ -1715,22 +1715,22 @@ class KTable(_Declared):
     """A table: the last value of each key.
 
     Attributes:
-        store: The name of its state store. A joined table may have none.
-        final: Whether it has the result of each window once, when the window closes.
-        joined_from: For a table that two others are joined to: the stores that its values are computed from, or the
+        _store: The name of its state store. A joined table may have none.
+        _final: Whether it has the result of each window once, when the window closes.
+        _joined_from: For a table that two others are joined to: the stores that its values are computed from, or the
             one that has them.
     """
 
-    store: str = ""
-    materialize: Callable[[], None] = lambda: None
+    _store: str = ""
+    _materialize: Callable[[], None] = lambda: None
     """Called when a join looks up in the table. A table from a topic has a state store only then."""
-    final: bool = False
-    joined_from: tuple[str, ...] = ()
-    topic: tuple[str, Serde] | None = None
+    _final: bool = False
+    _joined_from: tuple[str, ...] = ()
+    _topic: tuple[str, Serde] | None = None
     """The topic that the table is read from, and the serde of its values; None for another table."""
-    made_by: str = ""
+    _result_of: str = ""
     """The operation without a look-up that gives its values: nothing is joined with its result. Empty elsewhere."""
-    sends_old_values: Callable[[], bool] = lambda: True
+    _sends_old_values: Callable[[], bool] = lambda: True
     """Whether the library knows the value before an update (``KTableImpl.enableSendingOldValues``)."""
 
     def filter(self, condition: str, *, store: str | None = None, name: str | None = None) -> KTable:
@@ -1782,18 +1782,18 @@ class KTable(_Declared):
         for column, expression in columns:
             self._refuse_record(expression, f"map_values, {column}")
         mapped = self._computed("KTABLE-MAPVALUES-", name, store, "map_values", TableMapValues(columns, store))
-        return replace(mapped, fields=None if self.fields is None else tuple(value))
+        return replace(mapped, _fields=None if self._fields is None else tuple(value))
 
     def _filtered(self, condition: str, store: str | None, name: str | None, operation: str) -> KTable:
         """``KTableImpl.doFilter``."""
         self._field(condition, operation)
         self._refuse_record(condition, operation)
-        filtered = TableFilter(condition, operation == "filter_not", store, self.sends_old_values())
+        filtered = TableFilter(condition, operation == "filter_not", store, self._sends_old_values())
         return self._computed("KTABLE-FILTER-", name, store, operation, filtered)
 
     def _refuse_record(self, expression: str, operation: str) -> None:
         if _OTHER_THAN_WINDOWED_KEY.search(_TEXT.sub("", expression)):
-            self.graph.fault(
+            self._graph.fault(
                 f"{operation}: an operation of a table sees record.key and record.window, and nothing else of record",
                 "Its result is a function of the value and the key; of a stream, to_stream(), it sees all of record",
             )
@@ -1803,17 +1803,17 @@ class KTable(_Declared):
     ) -> KTable:
         """The table whose values an operation computes, each from one value of this table."""
         if store is not None:
-            self.graph.store_name(store, "")
-            if self.window is not None:
-                self.graph.fault(
+            self._graph.store_name(store, "")
+            if self._window is not None:
+                self._graph.fault(
                     f"{operation}: a store of windows, whose keys have the bytes of no windowed store, is not written",
                     "Leave out store=, or write the updates with to_stream().to('…')",
                 )
-        node = self.graph.processor(self.graph.name(name, prefix), computing, self.node)
-        sends_old_values = self.sends_old_values if store is None else lambda: True
+        node = self._graph.processor(self._graph.name(name, prefix), computing, self._node)
+        sends_old_values = self._sends_old_values if store is None else lambda: True
         return KTable(
-            self.graph, node, self.fields, self.key, self.sources, self.window, store or "",
-            final=self.final, made_by=operation, sends_old_values=sends_old_values,
+            self._graph, node, self._fields, self._key, self._sources, self._window, store or "",
+            _final=self._final, _result_of=operation, _sends_old_values=sends_old_values,
         )  # fmt: skip
 
     def join(
@@ -1903,31 +1903,31 @@ class KTable(_Declared):
         self, other: KTable, value: Mapping[str, str] | None, store: str | None, name: str | None, operation: str
     ) -> KTable:
         """``KTableImpl.doJoin``."""
-        graph = self.graph
+        graph = self._graph
         if not self._can_take(other, KTable, operation, "Join a table of this topology"):
-            return replace(self, fields=None)
-        if self.window is not None:
+            return replace(self, _fields=None)
+        if self._window is not None:
             graph.fault(f"{operation}: the key is windowed", "Join tables with plain keys")
-        if both := self.sources & other.sources:
+        if both := self._sources & other._sources:
             graph.fault(
                 f"{operation}: both tables come from {', '.join(sorted(both))}",
                 "Compute what you need of it before: one table is one side of a join",
             )
-            return replace(self, fields=None)
-        if computed := [table.made_by for table in (self, other) if table.made_by]:
+            return replace(self, _fields=None)
+        if computed := [table._result_of for table in (self, other) if table._result_of]:
             graph.fault(
-                f"{operation}: {'this' if self.made_by else 'the other'} table is the result of {computed[0]}",
+                f"{operation}: {'this' if self._result_of else 'the other'} table is the result of {computed[0]}",
                 "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
-            return replace(self, fields=None)
+            return replace(self, _fields=None)
         self._refuse_unlike_keys(other, operation, "other table")
         columns = self._joined_values(other, value, operation)
-        sources = self.sources | other.sources
+        sources = self._sources | other._sources
         graph.copartition_groups.append(sources)
         stores = []
         for table in (self, other):
-            table.materialize()
-            stores.append(table.joined_from or (table.store,))
+            table._materialize()
+            stores.append(table._joined_from or (table._store,))
         if store is not None:
             graph.store_name(store, "")
         merge = graph.name(name, "KTABLE-MERGE-")
@@ -1937,18 +1937,18 @@ class KTable(_Declared):
             if not name_fault(name) and (fault := name_fault(max(sides, key=len))):
                 graph.fault(fault, "Choose a shorter name")
         join = TableJoin(columns, operation != "join", operation == "outer_join", store)
-        node = graph.table_join((self.node, other.node), (*sides, merge), (stores[0], stores[1]), join)
-        fields = None if self.fields is None or other.fields is None else tuple(column for column, _ in columns)
+        node = graph.table_join((self._node, other._node), (*sides, merge), (stores[0], stores[1]), join)
+        fields = None if self._fields is None or other._fields is None else tuple(column for column, _ in columns)
         joined_from = (store,) if store is not None else tuple(dict.fromkeys(stores[0] + stores[1]))
-        key = self.key if self.key.name is not None else other.key
-        return KTable(graph, node, fields, key, sources, None, store or "", joined_from=joined_from)
+        key = self._key if self._key.name is not None else other._key
+        return KTable(graph, node, fields, key, sources, None, store or "", _joined_from=joined_from)
 
     def _joined_values(self, other: KTable, value: Mapping[str, str] | None, operation: str) -> Columns:
         """Return the fields of a join of tables, which see nothing of the record but its key."""
         columns = self._joined(other, value, operation, "table")
         for column, expression in columns:
             if _OTHER_THAN_KEY.search(_TEXT.sub("", expression)):
-                self.graph.fault(
+                self._graph.fault(
                     f"{operation}, {column}: a join of tables sees record.key, and nothing else of record",
                     "Its value is a function of both values and the key: an update of either gives it anew",
                 )
@@ -1964,26 +1964,26 @@ class KTable(_Declared):
         operation: str,
     ) -> KTable:
         """``KTableImpl.doJoinOnForeignKey``."""
-        graph = self.graph
+        graph = self._graph
         if not self._can_take(other, KTable, operation, "Join a table of this topology"):
-            return replace(self, fields=None)
-        if self.window is not None or other.window is not None:
+            return replace(self, _fields=None)
+        if self._window is not None or other._window is not None:
             graph.fault(f"{operation}: the key is windowed", "Join tables with plain keys")
-        if both := self.sources & other.sources:
+        if both := self._sources & other._sources:
             graph.fault(
                 f"{operation}: both tables come from {', '.join(sorted(both))}",
                 "Write one of them into a compacted topic of its own, and read that as a table",
             )
-            return replace(self, fields=None)
-        if None in (self.fields, other.fields) and None in (self.topic, other.topic):
-            return replace(self, fields=None)  # one of them stands for what a fault has left out
-        if self.topic is None or other.topic is None:
+            return replace(self, _fields=None)
+        if None in (self._fields, other._fields) and None in (self._topic, other._topic):
+            return replace(self, _fields=None)  # one of them stands for what a fault has left out
+        if self._topic is None or other._topic is None:
             graph.fault(
-                f"{operation}: by a foreign key with {'this' if self.topic is None else 'the other'} table being the "
-                f"result of {self.made_by or other.made_by or 'an aggregate or of another join'}",
+                f"{operation}: by a foreign key with {'this' if self._topic is None else 'the other'} table being the "
+                f"result of {self._result_of or other._result_of or 'an aggregate or of another join'}",
                 "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
-            return replace(self, fields=None)
+            return replace(self, _fields=None)
         columns = self._joined_values(other, value, operation)
         self._field(foreign_key, f"{operation}, foreign_key")
         if _OTHER_THAN_KEY.search(_TEXT.sub("", foreign_key)):
@@ -1992,21 +1992,21 @@ class KTable(_Declared):
                 "Use only the value and the key: an earlier value must give the same foreign key again",
             )
         for table in (self, other):
-            table.materialize()
+            table._materialize()
         node, registration, response = graph.foreign_key_join(
-            (self.node, self.store, self.key.serde),
-            (other.node, other.store, other.key.serde),
-            Responses(*other.topic),
+            (self._node, self._store, self._key.serde),
+            (other._node, other._store, other._key.serde),
+            Responses(*other._topic),
             foreign_key,
             columns,
             left=operation == "left_join",
             name=name,
             store=store,
         )
-        graph.copartition_groups += [other.sources | {registration}, self.sources | {response}]
-        sources = self.sources | {response}
-        fields = None if self.fields is None or other.fields is None else tuple(column for column, _ in columns)
-        return KTable(graph, node, fields, self.key, sources, None, store or "", joined_from=(store or self.store,))
+        graph.copartition_groups += [other._sources | {registration}, self._sources | {response}]
+        sources = self._sources | {response}
+        fields = None if self._fields is None or other._fields is None else tuple(column for column, _ in columns)
+        return KTable(graph, node, fields, self._key, sources, None, store or "", _joined_from=(store or self._store,))
 
     def to_stream(self, *, name: str | None = None) -> KStream:
         """The updates of the table as a stream.
@@ -2016,8 +2016,8 @@ class KTable(_Declared):
         Args:
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        node = self.graph.processor(self.graph.name(name, "KTABLE-TOSTREAM-"), ToStream(), self.node)
-        return KStream(self.graph, node, self.fields, self.key, self.sources, self.window)
+        node = self._graph.processor(self._graph.name(name, "KTABLE-TOSTREAM-"), ToStream(), self._node)
+        return KStream(self._graph, node, self._fields, self._key, self._sources, self._window)
 
     def suppress(self, suppressed: object = None, *, name: str | None = None) -> KTable:
         """Refused: a query has one stateful operator, and the aggregate takes it.
@@ -2029,14 +2029,14 @@ class KTable(_Declared):
             name: The name of the processor (``Suppressed.withName``).
         """
         hint = "Every update of a table is passed. Final results exist of windows: windowed_by(…)"
-        if self.final:
+        if self._final:
             hint = "Leave it out: emit_strategy(OnWindowClose()) passes the result of each window once"
-        elif self.window is not None:
+        elif self._window is not None:
             hint = (
                 "The emit strategy passes the result of each window once, when it closes. Write it before the "
-                f"aggregate: .windowed_by({self.window!r}).emit_strategy(OnWindowClose())"
+                f"aggregate: .windowed_by({self._window!r}).emit_strategy(OnWindowClose())"
             )
-        self.graph.fault("suppress: it would be a second operation with state in one sub-topology", hint)
+        self._graph.fault("suppress: it would be a second operation with state in one sub-topology", hint)
         return self
 
 

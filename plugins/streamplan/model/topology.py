@@ -161,7 +161,7 @@ class Topology:
         sources = frozenset({source})
         table = KTable(
             graph, node, fields, of_key, sources, None, store_name, materialize,
-            topic=(topic, value), sends_old_values=lambda: needed[0],
+            _topic=(topic, value), _sends_old_values=lambda: needed[0],
         )  # fmt: skip
         judge_timestamp(table, "table", told)
         return table

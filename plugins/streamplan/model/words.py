@@ -182,8 +182,7 @@ def answers_words(cls: _Language, /) -> _Language:
         if name.startswith("_") or hasattr(cls, name):  # what Python asks for, or a property that failed
             return object.__getattribute__(self, name)
         own = vars(self)
-        own = vars(own.get("_split") or own.get("_cogrouped") or self)  # a part has the graph
-        graph = own.get("graph", own.get("_graph"))
+        graph = vars(own.get("_split") or own.get("_cogrouped") or self).get("_graph")  # a part has it
         before = "".join(f"\n  {fault}" for fault in getattr(graph, "faults", ()))
         found_before = f"\nThe lines before it have faults, too:{before}" if before else ""
         message = f"{cls.__name__!r} object has no attribute {name!r}. {_sentence(answer_to(cls, name))}{found_before}"

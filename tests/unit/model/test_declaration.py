@@ -460,7 +460,7 @@ def test_a_cogroup_of_what_has_state_wants_a_topic_between(topology: Topology, o
 def test_the_fields_of_a_cogroup_are_those_of_all_streams(topology: Topology, orders: KStream) -> None:
     grouped = orders.group_by("UserId", name="x").cogroup({"n": "count(*)", "most": "max(Amount)"})
     table = grouped.cogroup(orders.group_by("Id", name="y"), {"least": "min(Amount)", "n": "count(*)"}).aggregate()
-    assert table.fields == ("n", "most", "least")
+    assert table._fields == ("n", "most", "least")
     table.to_stream().to("out")
     origins = column_lineage(topology)["out"]
     assert origins["most"] == origins["least"] == {Column("orders", "Amount")}
@@ -985,7 +985,7 @@ def test_an_expression_of_joined_tables_may_name_record_in_a_text(
 def test_joined_tables_have_the_fields_of_both_unless_others_are_named(
     topology: Topology, users: KTable, addresses: KTable
 ) -> None:
-    assert users.outer_join(addresses).fields == ("Name", "City", "Street", "Zip")
+    assert users.outer_join(addresses)._fields == ("Name", "City", "Street", "Zip")
     users.join(topology.table("others", value=Json("Name string")))
     assert "both sides have the fields Name" in str(only(topology))
 

@@ -55,8 +55,8 @@ def counted(orders: KStream, processor: Any = Counts, **options: Any) -> KStream
 def test_the_fields_of_the_result_are_those_of_the_type_hint_or_of_the_schema(
     topology: Topology, orders: KStream
 ) -> None:
-    assert counted(orders).fields == ("id", "count")
-    assert counted(orders, store="other", schema="alarm boolean").fields == ("alarm",)
+    assert counted(orders)._fields == ("id", "count")
+    assert counted(orders, store="other", schema="alarm boolean")._fields == ("alarm",)
     assert topology.faults == ()
 
 
@@ -86,10 +86,10 @@ class TellsTwoTypes(Counts):
 
 
 def test_the_type_hint_of_on_timer_is_read_as_that_of_process(topology: Topology, orders: KStream) -> None:
-    assert counted(orders, TellsByTimer, store="one", timer="due").fields == ("count", "total")
-    assert counted(orders, TellsByBoth, store="two", timer="due").fields == ("id", "count", "total")
-    assert counted(orders, Timed, store="three", timer="due").fields == ("id", "count")
-    assert counted(orders, TellsByTimer, store="four", timer="due", schema="x int").fields == ("x",)
+    assert counted(orders, TellsByTimer, store="one", timer="due")._fields == ("count", "total")
+    assert counted(orders, TellsByBoth, store="two", timer="due")._fields == ("id", "count", "total")
+    assert counted(orders, Timed, store="three", timer="due")._fields == ("id", "count")
+    assert counted(orders, TellsByTimer, store="four", timer="due", schema="x int")._fields == ("x",)
     assert topology.faults == ()
 
 

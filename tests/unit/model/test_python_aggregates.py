@@ -57,10 +57,10 @@ def grouped(orders: KStream) -> KGroupedStream:
 def test_the_fields_of_an_aggregate_are_those_of_its_schema_or_of_a_type_hint(
     topology: Topology, grouped: KGroupedStream
 ) -> None:
-    assert grouped.aggregate(nothing, add).fields == ("total", "orders")
-    assert grouped.aggregate(nothing, untold).fields == ("total", "orders"), "the initializer tells them"
-    assert grouped.aggregate(dict, add, schema="sum double").fields == ("sum",)
-    assert grouped.reduce(latest).fields == ("id", "amount"), "those of the stream"
+    assert grouped.aggregate(nothing, add)._fields == ("total", "orders")
+    assert grouped.aggregate(nothing, untold)._fields == ("total", "orders"), "the initializer tells them"
+    assert grouped.aggregate(dict, add, schema="sum double")._fields == ("sum",)
+    assert grouped.reduce(latest)._fields == ("id", "amount"), "those of the stream"
     assert topology.faults == ()
 
 

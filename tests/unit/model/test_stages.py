@@ -138,8 +138,8 @@ WITHOUT: Mapping[str, Callable[[Topology], KTable]] = {
 def refusals(declare: Callable[[Topology], KTable]) -> list[str]:
     topology = Topology("filtered")
     table = declare(topology)
-    assert table.fields is not None
-    table.filter_not(f"{table.fields[-1]} > 5", store=None if table.window else "filtered").to_stream().to("filtered")
+    assert table._fields is not None
+    table.filter_not(f"{table._fields[-1]} > 5", store=None if table._window else "filtered").to_stream().to("filtered")
     assert not topology.faults
     return [fault.message for group in topology.subtopologies for fault in stateful_faults(group)]
 
