@@ -2,8 +2,9 @@
 
 A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
 ``Processor``, ``arrow_batch`` and the serdes ``Avro``, ``JsonSchema``, ``Protobuf``, ``String``, ``Integer``, ``Long``,
-``Double``, ``UUID`` and ``Bytes``. Annotations may need ``KStream``, ``KTable`` or ``KGroupedStream``. Each is imported
-when it is first used. So a process that needs one part of the library does not import all of it.
+``Double``, ``UUID`` and ``Bytes``. ``F`` writes expressions without texts. Annotations may need ``KStream``,
+``KTable`` or ``KGroupedStream``. Each is imported when it is first used. So a process that needs one part of the
+library does not import all of it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streamplan.model.expressions import Expression, F
     from streamplan.model.functions import arrow_batch
     from streamplan.model.kstream import (
         BranchedKStream,
@@ -43,6 +45,8 @@ __all__ = [
     "Bytes",
     "CogroupedKStream",
     "Double",
+    "Expression",
+    "F",
     "Integer",
     "JoinWindows",
     "Json",
@@ -77,6 +81,8 @@ _MODULES = {
     "Bytes": "streamplan.serdes.primitive",
     "CogroupedKStream": "streamplan.model.kstream",
     "Double": "streamplan.serdes.primitive",
+    "Expression": "streamplan.model.expressions",
+    "F": "streamplan.model.expressions",
     "Integer": "streamplan.serdes.primitive",
     "JoinWindows": "streamplan.model.windows",
     "Json": "streamplan.serdes.json",

@@ -326,7 +326,9 @@ def _judge(
     for_example = f"For example {example}" if example else f"It takes {_listed(parameters)}"
     known = {each.name: each for each in parameters}
     fields = _fields_by_name(function, kwargs, hints)
-    empty = (inspect.Parameter.empty, *(() if fields else (NO_FIELDS,)))
+    # One that has the name of an argument was meant as a field, which is told.
+    as_fields = fields or _fields_by_name(function, dict(enumerate(kwargs.values())), hints)
+    empty = (inspect.Parameter.empty, *(() if as_fields else (NO_FIELDS,)))
     missing = [
         each.name
         for each in parameters
@@ -372,23 +374,21 @@ def _judge(
             part, wrong, expected = misfit
             told_by_example = example and (name in required or f"{name}=" in example)
             write = for_example if told_by_example else f"Write {_words(expected).removeprefix('a mapping such as ')}"
-            if not part and _fields_by_name(function, {"": wrong}, hints):
-                write = f"A field of this name is written in a mapping: {operation}({{{name!r}: …}})"
             hint = _advice(wrong, expected, part) or write
+            if name in kwargs and _fields_by_name(function, {0: value}, hints):
+                hint = f"A field of this name is written in a mapping: {operation}({{{name!r}: …}})"
             yield mistake(f"{name}{part} is {described(wrong)}; it takes {_words(expected)}", hint)
 
 
 def _fields_by_name(
-    function: Callable[..., Any], kwargs: Mapping[str, Any], hints: Mapping[str, Any]
-) -> Mapping[str, Any]:
+    function: Callable[..., Any], kwargs: Mapping[Any, Any], hints: Mapping[str, Any]
+) -> Mapping[Any, Any]:
     """The fields of a value that are given by keywords, which only some operations take, and only as expressions."""
     takes = next((each.name for each in _parameters(function) if each.kind is each.VAR_KEYWORD), None)
     if takes is None:
         return {}
     known = {each.name for each in _parameters(function)}
-    return {
-        name: value for name, value in kwargs.items() if name not in known and _misfit(value, hints[takes]) is None
-    }
+    return {name: value for name, value in kwargs.items() if name not in known and _misfit(value, hints[takes]) is None}
 
 
 def _meant(name: str, value: Any, operation: str, parameters: Sequence[inspect.Parameter]) -> str:
@@ -439,7 +439,8 @@ def _is_right(
 @cache
 def _hints(function: Callable[..., Any], cls: type | None = None) -> Mapping[str, Any]:
     """The annotations of a function, or those of a constructor that a dataclass has made: those of its fields."""
-    return typing.get_type_hints(cls if is_dataclass(cls) else function)
+    is_generated = is_dataclass(cls) and inspect.unwrap(function).__code__.co_filename == "<string>"
+    return typing.get_type_hints(cls if is_generated else function)
 
 
 @cache
@@ -576,7 +577,7 @@ def _words(hint: Any) -> str:
     if hint is Callable or origin is typing.get_origin(Callable[..., Any]):
         return "a function"
     if origin is type:
-        return f"a subclass of {arguments[0].__name__}"
+        return "a dataclass" if arguments[0] is Any else f"a subclass of {arguments[0].__name__}"
     simple = {str: "a text", bool: "True or False", int: "a whole number", float: "a number", bytes: "bytes"}
     if hint in simple:
         return simple[hint]

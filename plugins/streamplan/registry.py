@@ -31,6 +31,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from streamplan.errors import Refused, StreamplanError, did_you_mean
+from streamplan.model.expressions import NoTruthValue
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.words import NoSuchOperation, answer_to_import
 
@@ -235,7 +236,7 @@ def _named_by(registration: Registration) -> tuple[Pipeline | str, ...]:
         found = getattr(module, attribute, None)
     except StreamplanError:
         raise
-    except NoSuchOperation as error:
+    except (NoSuchOperation, NoTruthValue) as error:
         raise Refused(f"module {registration} has a fault:\n  {_place(error, module_name)}{error}") from error
     except (Exception, SystemExit) as error:  # a user's module may raise anything, and may call exit()
         told = error.msg if isinstance(error, SyntaxError) else error

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from streamplan.judged import Diagnostic, caller_location, judged, mistakes_of, shown
 
@@ -118,7 +118,9 @@ class Expression:
         if len(values) == 1 and isinstance(values[0], list | tuple):
             values = tuple(values[0])
         elif len(values) == 1 and isinstance(values[0], set | frozenset):
-            values = tuple(sorted(values[0], key=lambda each: _of(each)._sql))  # a set has another order in each process
+            values = tuple(
+                sorted(values[0], key=lambda each: _of(each)._sql)
+            )  # a set has another order in each process
         if not values:
             return _wrong("is_in: no value is given", "For example F.country.is_in('DE', 'FR')", self)
         parts = [_of(value) for value in values]
@@ -404,7 +406,7 @@ class Expression:
             NoTruthValue: Always.
         """
         raise NoTruthValue(
-            f"{caller_location()}: {self._sql}: an expression is true or false for a record, and not here. Write & for "
+            f"{self._sql}: an expression is true or false for a record, and not here. Write & for "
             "'and', | for 'or', ~ for 'not', with each comparison in parentheses: (F.a > 0) & (F.b > 0); "
             "F.a.between(0, 5) for a chain 0 <= F.a <= 5; F.a.is_in(1, 2) for 'in'; and F.when(condition, value, "
             "otherwise) for 'if'"
@@ -417,7 +419,7 @@ class Expression:
             NoTruthValue: Always.
         """
         raise NoTruthValue(
-            f"{caller_location()}: {self._sql}: an expression has no elements here. Write F.field[0] for an element, "
+            f"{self._sql}: an expression has no elements here. Write F.field[0] for an element, "
             "F.array_contains(F.field, value) for 'in', and flat_map_values for a record of each"
         )
 
@@ -455,7 +457,7 @@ class Fields:
 
     def __iter__(self) -> Iterator[NoReturn]:
         """Refused: F has every name."""
-        raise NoTruthValue(f"{caller_location()}: F has no elements. Write F.name for a field")
+        raise NoTruthValue("F has no elements. Write F.name for a field")
 
     def __repr__(self) -> str:
         """The name under which it is imported."""
@@ -586,4 +588,3 @@ def _is_unicode(value: str) -> bool:
     except UnicodeEncodeError:  # half of a surrogate pair
         return False
     return True
-

@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, field
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from streamplan.judged import judged_function
+from streamplan.serdes.record_classes import RecordClass, is_record_class, schema_of, without_none
 
 REJECT: Final = "reject"
 STOP: Final = "stop"
 OnError: TypeAlias = Literal["reject", "stop"]
 ON_ERROR = (REJECT, STOP)
 """What happens where a function raises: the record is rejected, or the application stops."""
-
-_FIELD_TYPES: Mapping[type, str] = {
-    str: "string",
-    int: "bigint",
-    float: "double",
-    bool: "boolean",
-    datetime: "timestamp",
-    date: "date",
-}
-
-_ARROW_TYPES: Mapping[str, str] = {
-    "StringArray": "string",
-    "Int32Array": "int",
-    "Int64Array": "bigint",
-    "DoubleArray": "double",
-    "BooleanArray": "boolean",
-    "TimestampArray": "timestamp",
-    "Date32Array": "date",
-}
-"""By the name of a class of pyarrow the type of a field."""
 
 _OF_BATCHES = "_is_given_an_arrow_batch"
 
@@ -156,58 +135,85 @@ def arguments_fault(function: Callable[..., Any], *given: str) -> str | None:
 def hinted_schema(function: Callable[..., Any], *, each: bool = False) -> str | None:
     """Return the schema that the type hint of a function's result tells, in Spark's DDL; None where it tells none.
 
-    The hint is a dataclass, a ``NamedTuple`` or a ``TypedDict``. Its fields are of ``str``, ``int``, ``float``,
-    ``bool``, ``datetime`` or ``date``, of another such class, or of a ``list`` or ``dict`` of these, each perhaps
-    ``| None``. A ``Decimal`` does not tell its digits.
+    The hint is a dataclass, a ``NamedTuple`` or a ``TypedDict``. :mod:`streamplan.serdes.record_classes` has the types
+    of its fields.
 
     Args:
         function: The function.
         each: Whether the function returns several results, so that the hint is that of a list or an iterator.
     """
+    if isinstance(function, TakesRecords):
+        function = function.call
     try:
-        result: Any = typing.get_type_hints(function).get("return")
+        result: Any = typing.get_type_hints(function, include_extras=True).get("return")
     except (NameError, TypeError):  # a name that is only known to a type checker; an object without hints
         return None
     if each:
-        arguments = typing.get_args(_without_none(result))
+        arguments = typing.get_args(without_none(result))
         result = arguments[0] if arguments else None
-    return _hinted_fields(_without_none(result), ())
-
-
-def _hinted_fields(hint: Any, around: tuple[Any, ...]) -> str | None:
-    """The fields of a class with their types; None where it tells none. It is a part of the classes ``around``."""
-    if not isinstance(hint, type) or not (
-        dataclasses.is_dataclass(hint) or typing.is_typeddict(hint) or hasattr(hint, "_fields")
-    ):
+    try:
+        return schema_of(without_none(result))
+    except ValueError:
         return None
-    hints = typing.get_type_hints(hint)
-    types_of = {name: _hinted_type(_without_none(of), (*around, hint)) for name, of in hints.items()}
-    if not types_of or None in types_of.values():
+
+
+@dataclass(frozen=True)
+class TakesRecords:
+    """A function that is given objects of dataclasses in place of values with attributes.
+
+    Attributes:
+        call: The function.
+        classes: For each argument its class; None for one that is given as it is.
+    """
+
+    call: Callable[..., Any]
+    classes: tuple[RecordClass | None, ...]
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function."""
+        read = zip(self.classes, arguments, strict=True)
+        return self.call(*(each if cls is None or each is None else cls.read(each) for cls, each in read))
+
+    @property
+    def __code__(self) -> types.CodeType:
+        """That of the function, in whose file the line of an exception is."""
+        code: types.CodeType = self.call.__code__
+        return code
+
+
+def given_classes(function: Callable[..., Any], values: Sequence[type | None]) -> tuple[type | None, ...]:
+    """Return the dataclasses whose objects a function is given.
+
+    Args:
+        function: The function. A parameter that is annotated with a dataclass is given its objects. One that is
+            annotated otherwise, also with ``Any``, is given a value with attributes.
+        values: For each argument the dataclass of the stream, for a parameter without an annotation.
+    """
+    try:
+        signature = inspect.signature(function)
+        hints = typing.get_type_hints(function if hasattr(function, "__annotations__") else type(function).__call__)
+    except (NameError, TypeError, ValueError, AttributeError):  # it has none, or one that only a type checker knows
+        return tuple(values)
+    names = [each.name for each in signature.parameters.values() if each.kind is not each.KEYWORD_ONLY]
+    found = []
+    for place, of_stream in enumerate(values):
+        hint = hints.get(names[place], MISSING) if place < len(names) else MISSING
+        hint = without_none(hint)
+        found.append(of_stream if hint is MISSING else hint if is_record_class(hint) else None)
+    return tuple(found)
+
+
+def returned_class(function: Callable[..., Any], *, each: bool = False) -> type | None:
+    """Return the dataclass that the type hint of a function's result names; None for another one.
+
+    Args:
+        function: The function.
+        each: Whether the function returns several results; see :func:`hinted_schema`.
+    """
+    try:
+        result: Any = without_none(typing.get_type_hints(function).get("return"))
+    except (NameError, TypeError):
         return None
-    return ", ".join(f"{name} {field_type}" for name, field_type in types_of.items())
-
-
-def _hinted_type(hint: Any, around: tuple[Any, ...]) -> str | None:
-    if hint in around:  # it would be a part of itself
-        return None
-    if isinstance(hint, type) and hint in _FIELD_TYPES:
-        return _FIELD_TYPES[hint]
-    if isinstance(hint, type) and hint.__module__.partition(".")[0] == "pyarrow":
-        return _ARROW_TYPES.get(hint.__name__)
-    match typing.get_origin(hint), [_without_none(argument) for argument in typing.get_args(hint)]:
-        case kind, [element] if kind is list:
-            found = _hinted_type(element, around)
-            return found and f"array<{found}>"
-        case kind, [key, value] if kind is dict and key is str:
-            found = _hinted_type(value, around)
-            return found and f"map<string, {found}>"
-    fields = _hinted_fields(hint, around)
-    return fields and f"struct<{fields}>"
-
-
-def _without_none(hint: Any) -> Any:
-    """``str`` of ``str | None``."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
-        return kinds[0] if len(kinds) == 1 else hint
-    return hint
+    if each:
+        result = without_none((typing.get_args(result) or (None,))[0])
+    return result if is_record_class(result) else None

@@ -11,13 +11,15 @@ faults of a file are reported at once.
 from __future__ import annotations
 
 import re
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
 from streamplan.errors import did_you_mean
-from streamplan.judged import Diagnostic, Mistaken, described, judged, shown
+from streamplan.judged import NO_FIELDS, Diagnostic, Mistaken, described, judged, shown
 from streamplan.model.diagnostics import caller_location, name_fault
+from streamplan.model.expressions import Expression, Text, paths_of, plain
 from streamplan.model.functions import (
     ON_ERROR,
     REJECT,
@@ -25,10 +27,13 @@ from streamplan.model.functions import (
     OnError,
     Printer,
     PythonFunction,
+    TakesRecords,
     arguments_fault,
     function_name,
+    given_classes,
     hinted_schema,
     is_of_batches,
+    returned_class,
 )
 from streamplan.model.operations import (
     Aggregate,
@@ -85,9 +90,23 @@ from streamplan.model.windows import (
 from streamplan.model.words import answers_words, operations_of
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
+from streamplan.serdes.record_classes import RecordClass
 from streamplan.serdes.schema_serde import SchemaSerde
 from streamplan.serdes.serde import Serde
 from streamplan.serdes.subscriptions import Responses
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+    Made = TypeVar("Made", default=Any)
+    NewKey = TypeVar("NewKey", default=Any)
+    Declared = TypeVar("Declared", bound="_Declared[Any, Any]")
+else:  # a default is only for type checkers: a KStream of a text's schema has values of any class
+    from typing import TypeVar
+
+    K, V, Made, NewKey, Declared = map(TypeVar, ("K", "V", "Made", "NewKey", "Declared"))
 
 LATEST = "record.offset"
 """The expression by which :meth:`KGroupedStream.reduce` keeps the latest record."""
@@ -126,7 +145,9 @@ class Key:
     serde: KeySerde = STRING
 
     @classmethod
-    def declared(cls, graph: StreamsGraph, operation: str, name: str | None, serde: KeySerde | None) -> Key:
+    def declared(
+        cls, graph: StreamsGraph, operation: str, name: str | None, serde: KeySerde | Primitive[Any] | None
+    ) -> Key:
         """Return a declared key.
 
         Args:
@@ -146,11 +167,11 @@ class Key:
                 hint = "Write Bytes(): a key with a schema is its bytes. See 'Keys with a schema' in docs/language.md"
             graph.fault(f"{operation}: key_serde={shown(serde)} is no serde of keys", hint)
             serde = None
-        return cls(name, serde or STRING)
+        return cls(name, typing.cast("KeySerde | None", serde) or STRING)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Declared:
+class _Declared(Generic[K, V]):
     """What streams and tables have in common.
 
     Attributes:
@@ -160,6 +181,7 @@ class _Declared:
         _key: What is known of the keys.
         _sources: The names of the sources of the sub-topology so far.
         _window: The windows of the key; None for a plain key.
+        _record_class: The dataclass whose objects functions are given; None where they are given other values.
     """
 
     _graph: StreamsGraph
@@ -168,6 +190,7 @@ class _Declared:
     _key: Key
     _sources: frozenset[str]
     _window: TimeWindows | SessionWindows | None = None
+    _record_class: type | None = field(default=None, kw_only=True)
 
     _answered: ClassVar[tuple[str, ...]] = ANSWERED
 
@@ -194,11 +217,15 @@ class _Declared:
             return self
         return _stand_in(self._graph, self._node, self._sources, returns)
 
-    def _field(self, text: str, operation: str) -> None:
-        """Record a fault if ``text`` is a name, or a path that begins with one, and no field has it.
+    def _field(self, text: Text, operation: str) -> str:
+        """Return the text of an expression. Record a fault if it is a name, or a path, and no field has its beginning.
 
-        Spark judges longer expressions.
+        Of an expression of :data:`streamplan.F` all fields are known. Spark judges other longer texts.
         """
+        if isinstance(text, Expression):
+            for path in paths_of(text):
+                self._field(path[0], operation)
+            return plain(text)
         if text.startswith(TODO):
             self._graph.fault(f"{operation}: {text!r}", "Write the expression")
         name = text.partition(".")[0] if _PATH.fullmatch(text) else text
@@ -208,17 +235,27 @@ class _Declared:
                 f"{operation}: the value has no field {name!r}",
                 _there_are(name, self._fields),
             )
+        return text
 
-    def _columns(self, value: Mapping[str, str], operation: str) -> Columns:
+    def _columns(self, value: Mapping[str, Text], operation: str) -> Columns:
         if not value:
             self._graph.fault(f"{operation}: the value has no field", "Name at least one: {'field': 'expression'}")
+        columns = []
         for name, expression in value.items():
-            self._field(expression, f"{operation}, {name}")
+            columns.append((name, self._field(expression, f"{operation}, {name}")))
             if name in RESERVED_FIELDS or not name.isidentifier():
                 self._graph.fault(
                     f"{operation}: a field cannot be named {name!r}", f"Not {', '.join(RESERVED_FIELDS)}; an identifier"
                 )
-        return tuple(value.items())
+        return tuple(columns)
+
+    def _named(
+        self, value: Mapping[str, Text] | None, fields: Mapping[str, Expression], operation: str
+    ) -> Mapping[str, Text]:
+        """The fields of a value: those of a mapping, and those that are given by keywords."""
+        for name in sorted({*(value or {})} & {*fields}):
+            self._graph.fault(f"{operation}: the field {name!r} is named twice", "Leave one of them out")
+        return {**(value or {}), **fields}
 
     def _refuse_unlike_keys(self, right: _Declared, operation: str, what: str) -> None:
         if right._window is not None:
@@ -252,17 +289,16 @@ class _Declared:
                 else f"Before it, select_key('…', key_serde={other.declaration})",
             )
 
-    def _joined(self, right: _Declared, value: Mapping[str, str] | None, operation: str, side: str) -> Columns:
+    def _joined(self, right: _Declared, value: Mapping[str, Text] | None, operation: str, side: str) -> Columns:
         """The columns of a join; ``side`` is what expressions call the fields of ``right``."""
         if value is not None:
             for name, expression in value.items():
-                match = _FIELD_OF_RIGHT[side].fullmatch(expression.strip())
-                if match and right._fields is not None and match[1] not in right._fields:
-                    what = "table" if side == "table" else "other stream"
-                    self._graph.fault(
-                        f"{operation}, {name}: the {what} has no field {match[1]!r}",
-                        _there_are(match[1], right._fields),
-                    )
+                for wrong in _fields_of_right(expression, side):
+                    if right._fields is not None and wrong not in right._fields:
+                        what = "table" if side == "table" else "other stream"
+                        self._graph.fault(
+                            f"{operation}, {name}: the {what} has no field {wrong!r}", _there_are(wrong, right._fields)
+                        )
             seen = self if self._fields is None else replace(self, _fields=(*self._fields, side))
             return seen._columns(value, operation)
         this_fields, right_fields = self._fields or (), right._fields or ()
@@ -298,6 +334,7 @@ class _Declared:
         on_error: str,
         deterministic: bool,
         given: tuple[str, ...] = ("the record",),
+        values: tuple[type | None, ...] | None = None,
     ) -> PythonFunction:
         if on_error not in ON_ERROR:
             self._graph.fault(f"{operation}: on_error={on_error!r}", f"One of {', '.join(map(repr, ON_ERROR))}")
@@ -314,7 +351,34 @@ class _Declared:
                 f"{operation}: {function_name(call)} is a function of an Arrow batch",
                 f"{', '.join(TAKE_BATCHES)} take one: it gives one result for each record",
             )
-        return PythonFunction(function_name(call), call, on_error, deterministic, of_batches)
+        name = function_name(call)
+        if not of_batches and given:
+            call = self._with_records(call, operation, (self._record_class,) if values is None else values)
+        return PythonFunction(name, call, on_error, deterministic, of_batches)
+
+    def _with_records(
+        self, call: Callable[..., Any], operation: str, values: tuple[type | None, ...]
+    ) -> Callable[..., Any]:
+        """A function that is given objects of the dataclasses which its parameters, or the stream, have."""
+        classes: list[RecordClass | None] = []
+        for cls in given_classes(call, values):
+            try:
+                classes.append(None if cls is None else RecordClass.of(cls))
+            except ValueError as error:
+                self._graph.fault(f"{operation}: {function_name(call)}: {error}", "Annotate its parameter with Any")
+                return call
+        if not any(classes):
+            return call
+        if len(classes) == 1 and classes[0] is not None and self._fields is not None:
+            required, cls = classes[0].required, classes[0].cls
+            if missing := [name for name in required if name not in self._fields]:
+                self._graph.fault(
+                    f"{operation}: {function_name(call)} takes a {cls.__name__}, and the value has no field "
+                    f"{', '.join(missing)}",
+                    f"It has: {', '.join(self._fields)}. Give {cls.__name__}.{missing[0]} a default, or the stream the "
+                    "field",
+                )
+        return TakesRecords(call, tuple(classes))
 
     def _made_by(
         self,
@@ -350,9 +414,13 @@ class _Declared:
         self._columns(dict.fromkeys(made, "null"), operation)
         return made
 
-    def _field_of(self, made: Mapping[str, str] | None, expression: str, operation: str) -> None:
-        """Judge an expression over the fields that a function returns."""
-        replace(self, _fields=_names(made))._field(expression, operation)
+    def _field_of(self, made: Mapping[str, str] | None, expression: Text, operation: str) -> str:
+        """Return the text of an expression over the fields that a function returns, which is judged."""
+        return replace(self, _fields=_names(made))._field(expression, operation)
+
+    def _refuse_fields(self, fields: Mapping[str, Expression], operation: str) -> None:
+        if fields:
+            self._graph.fault(f"{operation}: both a function and fields are given", "The function returns the value")
 
     def _refuse_schema(self, schema: str | None, operation: str) -> None:
         if schema is not None:
@@ -362,7 +430,7 @@ class _Declared:
 @answers_words
 @judged
 @dataclass(frozen=True, eq=False, repr=False)
-class KStream(_Declared):
+class KStream(_Declared[K, V]):
     """A stream of records.
 
     Attributes:
@@ -378,12 +446,12 @@ class KStream(_Declared):
 
     def filter(
         self,
-        condition: str | Callable[[Any], bool | None],
+        condition: Text | Callable[[V], bool | None],
         *,
         on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
-    ) -> KStream:
+    ) -> KStream[K, V]:
         """Pass the records for which a condition is true.
 
         Example: ``stream.filter("amount > 0")``
@@ -398,20 +466,19 @@ class KStream(_Declared):
         Returns:
             The stream of those records, with the same key and value.
         """
-        if callable(condition):
+        if not isinstance(condition, str | Expression):
             function = self._function(condition, "filter", on_error, deterministic)
             return self._then("KSTREAM-FILTER-", name, FilterFunction(function))
-        self._field(condition, "filter")
-        return self._then("KSTREAM-FILTER-", name, Filter(condition))
+        return self._then("KSTREAM-FILTER-", name, Filter(self._field(condition, "filter")))
 
     def filter_not(
         self,
-        condition: str | Callable[[Any], bool | None],
+        condition: Text | Callable[[V], bool | None],
         *,
         on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
-    ) -> KStream:
+    ) -> KStream[K, V]:
         """Pass the records for which a condition is not true: those that :meth:`filter` does not pass.
 
         Example: ``stream.filter_not("amount > 0")``
@@ -422,13 +489,12 @@ class KStream(_Declared):
             deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        if callable(condition):
+        if not isinstance(condition, str | Expression):
             function = self._function(condition, "filter_not", on_error, deterministic)
             return self._then("KSTREAM-FILTER-", name, FilterNotFunction(function))
-        self._field(condition, "filter_not")
-        return self._then("KSTREAM-FILTER-", name, FilterNot(condition))
+        return self._then("KSTREAM-FILTER-", name, FilterNot(self._field(condition, "filter_not")))
 
-    def split(self, *, name: str | None = None) -> BranchedKStream:
+    def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
         """Divide the records among branches. Each record goes to the first branch whose condition is true.
 
         Example::
@@ -447,24 +513,62 @@ class KStream(_Declared):
         split = replace(self, _node=node, _repartition=[])
         return BranchedKStream(split, conditions, _Branches(split))
 
+    @overload
     def map_values(
         self,
-        value: Mapping[str, str] | Callable[[Any], Any],
+        value: Mapping[str, Text] = ...,
+        *,
+        schema: None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+        **fields: Expression,
+    ) -> KStream[K, Any]: ...
+
+    @overload
+    def map_values(
+        self,
+        value: Callable[[V], Mapping[str, Any] | None],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, Any]: ...
+
+    @overload
+    def map_values(
+        self,
+        value: Callable[[V], Made | None],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, Made]: ...
+
+    def map_values(
+        self,
+        value: Mapping[str, Text] | Callable[[V], Any] = NO_FIELDS,
         *,
         schema: str | None = None,
         on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
-    ) -> KStream:
+        **fields: Expression,
+    ) -> KStream[K, Any]:
         """Give each record a new value. The key stays.
 
-        Examples: ``stream.map_values({"total": "price * count"})``, ``stream.map_values(score, schema="risk double")``
+        Examples: ``stream.map_values({"total": "price * count"})``, ``stream.map_values(total=F.price * F.count)``,
+        ``stream.map_values(score, schema="risk double")``
 
         Args:
             value: The fields of the new value: name to Spark SQL expression. Or a Python function. It is given a record
                 with the fields of its value as attributes, and ``record`` with ``key``, ``timestamp``, ``topic``,
-                ``partition`` and ``offset``. It returns a mapping, a dataclass or a named tuple; None for no value. One
-                that is marked with :func:`streamplan.arrow_batch` is given many records at once.
+                ``partition`` and ``offset``. It is given an object of a dataclass where its parameter is annotated with
+                one, or has no annotation and the values of the stream are of one, as those of ``Json(Order)`` are. It
+                returns a mapping, a dataclass or a named tuple; None for no value. One that is marked with
+                :func:`streamplan.arrow_batch` is given many records at once.
             schema: The fields that a function returns, in Spark's DDL. Without it the function's return type tells
                 them: a dataclass, a ``NamedTuple`` or a ``TypedDict``.
             on_error: What happens to a record for which a function raises: ``"reject"`` writes it to the dead-letter
@@ -472,17 +576,31 @@ class KStream(_Declared):
             deterministic: Whether a function returns the same for the same record. What comes after another function
                 cannot be recounted.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+            fields: Further fields of the new value, as ``total=F.price * F.count``.
         """
         if callable(value):
+            self._refuse_fields(fields, "map_values")
             function = self._function(value, "map_values", on_error, deterministic)
             made = self._made_by(function, schema, "map_values")
             operation = MapValuesFunction(function, tuple((made or {}).items()))
-            return self._then("KSTREAM-MAPVALUES-", name, operation, _fields=_names(made))
+            returned = returned_class(value)
+            return self._then("KSTREAM-MAPVALUES-", name, operation, _fields=_names(made), _record_class=returned)
         self._refuse_schema(schema, "map_values")
-        columns = self._columns(value, "map_values")
-        return self._then("KSTREAM-MAPVALUES-", name, MapValues(columns), _fields=tuple(value))
+        columns = self._columns(self._named(value, fields, "map_values"), "map_values")
+        return self._then("KSTREAM-MAPVALUES-", name, MapValues(columns), _fields=_column_names(columns))
 
-    def select_key(self, key: str, *, key_serde: KeySerde | None = None, name: str | None = None) -> KStream:
+    @overload
+    def select_key(self, key: Text, *, key_serde: None = None, name: str | None = ...) -> KStream[str, V]: ...
+
+    @overload
+    def select_key(self, key: Text, *, key_serde: Primitive[NewKey], name: str | None = ...) -> KStream[NewKey, V]: ...
+
+    @overload
+    def select_key(self, key: Text, *, key_serde: KeySerde | None, name: str | None = ...) -> KStream[Any, V]: ...
+
+    def select_key(
+        self, key: Text, *, key_serde: KeySerde | Primitive[Any] | None = None, name: str | None = None
+    ) -> KStream[Any, V]:
         """Give each record a new key. A grouping or a join that follows repartitions the stream.
 
         Example: ``stream.select_key("customer")``
@@ -494,21 +612,62 @@ class KStream(_Declared):
                 string"))``.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        self._field(key, "select_key")
+        key = self._field(key, "select_key")
         new_key = Key.declared(self._graph, "select_key", _word(key), key_serde)
         return self._then("KSTREAM-KEY-SELECT-", name, KeySelect(key, new_key.serde), _key=new_key, rekeyed=True)
 
+    @overload
     def map(
         self,
-        key: str,
-        value: Mapping[str, str] | Callable[[Any], Any],
+        key: Text,
+        value: Mapping[str, Text] = ...,
+        *,
+        key_serde: KeySerde | None = ...,
+        schema: None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+        **fields: Expression,
+    ) -> KStream[Any, Any]: ...
+
+    @overload
+    def map(
+        self,
+        key: Text,
+        value: Callable[[V], Mapping[str, Any] | None],
+        *,
+        key_serde: KeySerde | None = ...,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, Any]: ...
+
+    @overload
+    def map(
+        self,
+        key: Text,
+        value: Callable[[V], Made | None],
+        *,
+        key_serde: KeySerde | None = ...,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, Made]: ...
+
+    def map(
+        self,
+        key: Text,
+        value: Mapping[str, Text] | Callable[[V], Any] = NO_FIELDS,
         *,
         key_serde: KeySerde | None = None,
         schema: str | None = None,
         on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
-    ) -> KStream:
+        **fields: Expression,
+    ) -> KStream[Any, Any]:
         """Give each record a new key and a new value.
 
         Example: ``stream.map("customer", {"total": "price * count"})``
@@ -525,32 +684,66 @@ class KStream(_Declared):
             on_error: For a function; see :meth:`map_values`.
             deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+            fields: Further fields of the new value, as ``total=F.price * F.count``.
         """
         new_key = Key.declared(self._graph, "map", _word(key), key_serde)
         if callable(value):
+            self._refuse_fields(fields, "map")
             function = self._function(value, "map", on_error, deterministic)
             made = self._made_by(function, schema, "map")
-            self._field_of(made, key, "map")
-            by_function = MapFunction(function, tuple((made or {}).items()), key, new_key.serde)
-            return self._then("KSTREAM-MAP-", name, by_function, _fields=_names(made), _key=new_key, rekeyed=True)
+            text = self._field_of(made, key, "map")
+            by_function = MapFunction(function, tuple((made or {}).items()), text, new_key.serde)
+            return self._then(
+                "KSTREAM-MAP-", name, by_function,
+                _fields=_names(made), _key=new_key, rekeyed=True, _record_class=returned_class(value),
+            )  # fmt: skip
         self._refuse_schema(schema, "map")
-        self._field(key, "map")
-        columns = self._columns(value, "map")
-        operation = Map(key, columns, new_key.serde)
-        return self._then("KSTREAM-MAP-", name, operation, _fields=tuple(value), _key=new_key, rekeyed=True)
+        text = self._field(key, "map")
+        columns = self._columns(self._named(value, fields, "map"), "map")
+        operation = Map(text, columns, new_key.serde)
+        return self._then("KSTREAM-MAP-", name, operation, _fields=_column_names(columns), _key=new_key, rekeyed=True)
+
+    @overload
+    def flat_map(
+        self,
+        each: Text,
+        *,
+        key: Text,
+        value: Mapping[str, Text] | None = ...,
+        key_serde: KeySerde | None = ...,
+        schema: None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+        **fields: Expression,
+    ) -> KStream[Any, Any]: ...
+
+    @overload
+    def flat_map(
+        self,
+        each: Callable[[V], Iterable[Made | None] | None],
+        *,
+        key: Text,
+        key_serde: KeySerde | None = ...,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, Made]: ...
 
     def flat_map(
         self,
-        each: str | Callable[[Any], Any],
+        each: Text | Callable[[V], Any],
         *,
-        key: str,
-        value: Mapping[str, str] | None = None,
+        key: Text,
+        value: Mapping[str, Text] | None = None,
         key_serde: KeySerde | None = None,
         schema: str | None = None,
         on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
-    ) -> KStream:
+        **fields: Expression,
+    ) -> KStream[Any, Any]:
         """Make one record for each element of an array, or for each value that a function returns.
 
         Example: ``stream.flat_map("split(line, ' ')", key="element", value={"word": "element"})``
@@ -566,33 +759,64 @@ class KStream(_Declared):
             on_error: For a function; see :meth:`map_values`.
             deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+            fields: Further fields of the new value, as ``word=F.element``.
         """
-        new_key = Key.declared(self._graph, "flat_map", _word(key) if callable(each) else None, key_serde)
-        if callable(each):
+        is_text = isinstance(each, str | Expression)
+        new_key = Key.declared(self._graph, "flat_map", None if is_text else _word(key), key_serde)
+        if not isinstance(each, str | Expression):
+            self._refuse_fields(fields, "flat_map")
             function = self._function(each, "flat_map", on_error, deterministic)
             made = self._made_by(function, schema, "flat_map", each=True)
             if value is not None:
                 self._graph.fault("flat_map: both a function and value are given", "The function returns the value")
-            self._field_of(made, key, "flat_map")
-            by_function = FlatMapFunction(function, tuple((made or {}).items()), key, new_key.serde)
-            return self._then("KSTREAM-FLATMAP-", name, by_function, _fields=_names(made), _key=new_key, rekeyed=True)
+            text = self._field_of(made, key, "flat_map")
+            by_function = FlatMapFunction(function, tuple((made or {}).items()), text, new_key.serde)
+            return self._then(
+                "KSTREAM-FLATMAP-", name, by_function,
+                _fields=_names(made), _key=new_key, rekeyed=True, _record_class=returned_class(each, each=True),
+            )  # fmt: skip
         self._refuse_schema(schema, "flat_map")
-        self._field(each, "flat_map")
-        self._field(key, "flat_map")
-        columns = self._columns(value or {}, "flat_map")
-        operation = FlatMap(each, key, columns, new_key.serde)
-        return self._then("KSTREAM-FLATMAP-", name, operation, _fields=tuple(value or ()), _key=new_key, rekeyed=True)
+        array, text = self._field(each, "flat_map"), self._field(key, "flat_map")
+        columns = self._columns(self._named(value, fields, "flat_map"), "flat_map")
+        operation = FlatMap(array, text, columns, new_key.serde)
+        names = _column_names(columns)
+        return self._then("KSTREAM-FLATMAP-", name, operation, _fields=names, _key=new_key, rekeyed=True)
+
+    @overload
+    def flat_map_values(
+        self,
+        each: Text,
+        value: Mapping[str, Text] | None = ...,
+        *,
+        schema: None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+        **fields: Expression,
+    ) -> KStream[K, Any]: ...
+
+    @overload
+    def flat_map_values(
+        self,
+        each: Callable[[V], Iterable[Made | None] | None],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, Made]: ...
 
     def flat_map_values(
         self,
-        each: str | Callable[[Any], Any],
-        value: Mapping[str, str] | None = None,
+        each: Text | Callable[[V], Any],
+        value: Mapping[str, Text] | None = None,
         *,
         schema: str | None = None,
         on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
-    ) -> KStream:
+        **fields: Expression,
+    ) -> KStream[K, Any]:
         """Make one record for each element of an array, or for each value that a function returns. The key stays.
 
         Example: ``stream.flat_map_values("split(line, ' ')", {"word": "element"})``
@@ -604,9 +828,11 @@ class KStream(_Declared):
             on_error: For a function; see :meth:`map_values`.
             deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+            fields: Further fields of the new value, as ``word=F.element``.
         """
         prefix = "KSTREAM-FLATMAPVALUES-"
-        if callable(each):
+        if not isinstance(each, str | Expression):
+            self._refuse_fields(fields, "flat_map_values")
             function = self._function(each, "flat_map_values", on_error, deterministic)
             made = self._made_by(function, schema, "flat_map_values", each=True)
             if value is not None:
@@ -614,11 +840,12 @@ class KStream(_Declared):
                     "flat_map_values: both a function and value are given", "The function returns the value"
                 )
             by_function = FlatMapValuesFunction(function, tuple((made or {}).items()))
-            return self._then(prefix, name, by_function, _fields=_names(made))
+            returned = returned_class(each, each=True)
+            return self._then(prefix, name, by_function, _fields=_names(made), _record_class=returned)
         self._refuse_schema(schema, "flat_map_values")
-        self._field(each, "flat_map_values")
-        operation = FlatMapValues(each, self._columns(value or {}, "flat_map_values"))
-        return self._then(prefix, name, operation, _fields=tuple(value or ()))
+        array = self._field(each, "flat_map_values")
+        columns = self._columns(self._named(value, fields, "flat_map_values"), "flat_map_values")
+        return self._then(prefix, name, FlatMapValues(array, columns), _fields=_column_names(columns))
 
     def process(
         self,
@@ -633,7 +860,7 @@ class KStream(_Declared):
         on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
-    ) -> KStream:
+    ) -> KStream[K, Any]:
         """Call a Python class with each record and with the value that a state store has of its key.
 
         Example: ``payments.process(Detector, store="seen", state="count bigint", schema="alarm boolean")``
@@ -692,7 +919,9 @@ class KStream(_Declared):
             self._graph.fault(fault, "Choose a shorter one of legal characters")
         node = self._graph.processor(name, operation, self._node)
         fields = _names(made)
-        return replace(self, _node=node, _fields=fields, _repartition_required=True, _repartition=[])
+        return replace(
+            self, _node=node, _fields=fields, _repartition_required=True, _repartition=[], _record_class=None
+        )
 
     def _state_of(self, state: str) -> dict[str, str] | None:
         """The fields of a store's values, with their types; None, and a fault, where they are not told."""
@@ -730,11 +959,12 @@ class KStream(_Declared):
 
     def peek(
         self,
-        action: Mapping[str, str] | Callable[[Any], None],
+        action: Mapping[str, Text] | Callable[[V], object] = NO_FIELDS,
         *,
         on_error: OnError = REJECT,
         name: str | None = None,
-    ) -> KStream:
+        **fields: Expression,
+    ) -> KStream[K, V]:
         """Call a function with each record, or log aggregates of each micro-batch. Pass the records unchanged.
 
         Examples: ``stream.peek({"orders": "count(*)"})``, ``stream.peek(notify)``
@@ -743,13 +973,15 @@ class KStream(_Declared):
             action: A Python function; see :meth:`foreach`. Or aggregates to log: name to Spark SQL aggregate.
             on_error: As for :meth:`foreach`. A record for which the function raises is passed in either case.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+            fields: Further aggregates to log, as ``orders=F.count()``.
         """
         if callable(action):
+            self._refuse_fields(fields, "peek")
             function = self._function(action, "peek", on_error, deterministic=True)
             return self._then("KSTREAM-PEEK-", name, PeekFunction(function))
-        return self._then("KSTREAM-PEEK-", name, Peek(self._columns(action, "peek")))
+        return self._then("KSTREAM-PEEK-", name, Peek(self._columns(self._named(action, fields, "peek"), "peek")))
 
-    def foreach(self, action: Callable[[Any], None], *, on_error: OnError = REJECT, name: str | None = None) -> None:
+    def foreach(self, action: Callable[[V], object], *, on_error: OnError = REJECT, name: str | None = None) -> None:
         """Call a function with each record, for what the function does.
 
         Example: ``stream.foreach(notify)``
@@ -779,7 +1011,7 @@ class KStream(_Declared):
         printer = Printer(self._node.name if label is None else label)
         self._then("KSTREAM-PRINTER-", name, ForEach(PythonFunction(f"print {printer.label}", printer, STOP)))
 
-    def merge(self, other: KStream, *, name: str | None = None) -> KStream:
+    def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
         """Pass the records of two streams.
 
         Example: ``web_orders.merge(shop_orders)``
@@ -809,11 +1041,12 @@ class KStream(_Declared):
             self._sources | other._sources,
             self._window,
             self._repartition_required or other._repartition_required,
+            _record_class=self._record_class if self._record_class == other._record_class else None,
         )
 
     # -- through topics
 
-    def repartition(self, *, number_of_partitions: int | None = None, name: str | None = None) -> KStream:
+    def repartition(self, *, number_of_partitions: int | None = None, name: str | None = None) -> KStream[K, V]:
         """Write the records to a repartition topic and read them from there.
 
         Example: ``stream.repartition(number_of_partitions=4, name="by-customer")``
@@ -829,9 +1062,12 @@ class KStream(_Declared):
         prefix = self._name_of_topic(name) or self._graph.generate_name("KSTREAM-REPARTITION-")
         repartition = self._graph.draw_repartition(prefix, self._key.serde, number_of_partitions)
         self._graph.add_repartition(repartition, self._node)
-        return KStream(self._graph, repartition.node, self._fields, self._key, frozenset({repartition.source}))
+        sources = frozenset({repartition.source})
+        return KStream(
+            self._graph, repartition.node, self._fields, self._key, sources, _record_class=self._record_class
+        )
 
-    def through(self, topic: str, *, name: str | None = None) -> KStream:
+    def through(self, topic: str, *, name: str | None = None) -> KStream[K, V]:
         """Refused: the library has no ``through`` since 4.0 (KIP-221).
 
         Args:
@@ -847,7 +1083,7 @@ class KStream(_Declared):
 
     def to(
         self,
-        topic: str,
+        topic: Text,
         *,
         topics: Sequence[str] | None = None,
         value: Serde | None = None,
@@ -867,7 +1103,10 @@ class KStream(_Declared):
                 a count are written as 8 bytes, and everything else as JSON.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        chosen = self._topics_of(topic, topics)
+        if isinstance(topic, Expression) and topics is None:
+            self._graph.fault("to: an expression is given without the topics", "Write topics=('a', 'b') beside it")
+            return
+        chosen, topic = self._topics_of(topic, topics), plain(topic)
         for written in chosen or (topic,):
             if fault := name_fault(written):
                 self._graph.fault(f"to: {fault}", "Choose a legal name")
@@ -875,7 +1114,7 @@ class KStream(_Declared):
             self._check_written(topic, value)
         self._graph.sink(self._graph.name(name, "KSTREAM-SINK-"), topic, value, self._node, chosen)
 
-    def _topics_of(self, expression: str, topics: Sequence[str] | None) -> tuple[str, ...]:
+    def _topics_of(self, expression: Text, topics: Sequence[str] | None) -> tuple[str, ...]:
         """The topics that a record may have; none where all records have one topic."""
         if topics is None:
             return ()
@@ -908,7 +1147,20 @@ class KStream(_Declared):
 
     # -- grouping
 
-    def group_by(self, key: str, *, key_serde: KeySerde | None = None, name: str | None = None) -> KGroupedStream:
+    @overload
+    def group_by(self, key: Text, *, key_serde: None = None, name: str | None = ...) -> KGroupedStream[str, V]: ...
+
+    @overload
+    def group_by(
+        self, key: Text, *, key_serde: Primitive[NewKey], name: str | None = ...
+    ) -> KGroupedStream[NewKey, V]: ...
+
+    @overload
+    def group_by(self, key: Text, *, key_serde: KeySerde | None, name: str | None = ...) -> KGroupedStream[Any, V]: ...
+
+    def group_by(
+        self, key: Text, *, key_serde: KeySerde | Primitive[Any] | None = None, name: str | None = None
+    ) -> KGroupedStream[Any, V]:
         """Group the records by an expression. The key changes, so the records go through a repartition topic.
 
         Example: ``stream.group_by("country", name="by-country").count(store="orders-per-country")``
@@ -919,13 +1171,13 @@ class KStream(_Declared):
                 its type; see :meth:`KStream.select_key`.
             name: Names the repartition topic ``<application.id>-<name>-repartition`` (``Grouped.as``).
         """
-        self._field(key, "group_by")
+        key = self._field(key, "group_by")
         new_key = Key.declared(self._graph, "group_by", _word(key), key_serde)
         select = KeySelect(key, new_key.serde)
         rekeyed = self._then("KSTREAM-KEY-SELECT-", name, select, _key=new_key, rekeyed=True)
         return rekeyed._grouped(name)
 
-    def group_by_key(self, *, name: str | None = None) -> KGroupedStream:
+    def group_by_key(self, *, name: str | None = None) -> KGroupedStream[K, V]:
         """Group the records by their key.
 
         Example: ``stream.group_by_key().count(store="orders-per-customer")``
@@ -942,13 +1194,14 @@ class KStream(_Declared):
 
     def join(
         self,
-        other: KTable | KStream,
-        value: Mapping[str, str] | None = None,
+        other: KTable[Any, Any] | KStream[Any, Any],
+        value: Mapping[str, Text] | None = None,
         *,
         within: JoinWindows | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KStream:
+        **fields: Expression,
+    ) -> KStream[K, Any]:
         """Join each record with the table's value for the same key, or with the records of another stream.
 
         Examples: ``purchases.join(customers, {"id": "id", "city": "table.city"})``,
@@ -967,21 +1220,24 @@ class KStream(_Declared):
                 ``<store>-other-join-store`` (``StreamJoined.withStoreName``).
             name: The name of the processor (``Named.as``). For a stream the beginning of the names of its processors
                 (``StreamJoined.withName``). Without it the library's numbering gives one.
+            fields: Further fields of the result, as ``city=F.table.city``.
 
         Returns:
             The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
-        return self._join(other, value, within, store, name, "join")
+        columns = self._named(value, fields, "join") if fields else value
+        return self._join(other, columns, within, store, name, "join")
 
     def left_join(
         self,
-        other: KTable | KStream,
-        value: Mapping[str, str] | None = None,
+        other: KTable[Any, Any] | KStream[Any, Any],
+        value: Mapping[str, Text] | None = None,
         *,
         within: JoinWindows | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KStream:
+        **fields: Expression,
+    ) -> KStream[K, Any]:
         """Join as :meth:`join` does, but pass a record without a match, too, with the fields of the other side null.
 
         Example: ``purchases.left_join(customers, {"id": "id", "city": "table.city"})``
@@ -996,18 +1252,21 @@ class KStream(_Declared):
             store: For a stream: the names of its three state stores are ``<store>-this-join-store``,
                 ``<store>-outer-other-join-store`` and ``<store>-left-shared-join-store``.
             name: As for :meth:`join`.
+            fields: As for :meth:`join`.
         """
-        return self._join(other, value, within, store, name, "left_join")
+        columns = self._named(value, fields, "left_join") if fields else value
+        return self._join(other, columns, within, store, name, "left_join")
 
     def outer_join(
         self,
-        other: KStream,
-        value: Mapping[str, str] | None = None,
+        other: KStream[Any, Any],
+        value: Mapping[str, Text] | None = None,
         *,
         within: JoinWindows | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KStream:
+        **fields: Expression,
+    ) -> KStream[K, Any]:
         """Join two streams as :meth:`left_join` does, but pass the other stream's records without a match, too.
 
         Example: ``orders.outer_join(payments, {"id": "id", "paid": "other.amount"}, within=JoinWindows("10 minutes"))``
@@ -1019,25 +1278,29 @@ class KStream(_Declared):
             store: The names of its three state stores are ``<store>-outer-this-join-store``,
                 ``<store>-outer-other-join-store`` and ``<store>-outer-shared-join-store``.
             name: As for :meth:`join`.
+            fields: As for :meth:`join`.
         """
-        return self._join_stream(other, value, within, store, name, "outer_join")
+        columns = self._named(value, fields, "outer_join") if fields else value
+        return self._join_stream(other, columns, within, store, name, "outer_join")
 
     def _join(
         self,
-        other: KTable | KStream,
-        value: Mapping[str, str] | None,
+        other: KTable[Any, Any] | KStream[Any, Any],
+        value: Mapping[str, Text] | None,
         within: JoinWindows | None,
         store: str | None,
         name: str | None,
         operation: str,
-    ) -> KStream:
+    ) -> KStream[K, Any]:
         if isinstance(other, KStream):
             return self._join_stream(other, value, within, store, name, operation)
         if within is not None or store is not None:
             self._graph.fault(f"{operation}: a table is joined without within and store", "Leave them out")
         return self._join_table(other, value, name, operation)
 
-    def _join_table(self, table: KTable, value: Mapping[str, str] | None, name: str | None, operation: str) -> KStream:
+    def _join_table(
+        self, table: KTable[Any, Any], value: Mapping[str, Text] | None, name: str | None, operation: str
+    ) -> KStream[K, Any]:
         left = operation == "left_join"
         self._refuse_window(operation)
         hint = "Join a stream with a table, Topology.table(), or with a stream"
@@ -1058,17 +1321,17 @@ class KStream(_Declared):
         processor_name = self._graph.name(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-")
         node = self._graph.processor(processor_name, Join(table._store, columns, left), stream._node)
         fields = None if self._fields is None or table._fields is None else tuple(column for column, _ in columns)
-        return replace(stream, _node=node, _fields=fields, _sources=sources, _repartition=[])
+        return replace(stream, _node=node, _fields=fields, _sources=sources, _repartition=[], _record_class=None)
 
     def _join_stream(
         self,
-        other: KStream,
-        value: Mapping[str, str] | None,
+        other: KStream[Any, Any],
+        value: Mapping[str, Text] | None,
         within: JoinWindows | None,
         store: str | None,
         name: str | None,
         operation: str,
-    ) -> KStream:
+    ) -> KStream[K, Any]:
         """``KStreamImpl.doJoin`` and ``KStreamImplJoin.join``."""
         self._refuse_window(operation)
         if not self._can_take(other, KStream, operation, "Join a stream of this topology"):
@@ -1128,7 +1391,7 @@ class KStream(_Declared):
                 return JoinWindows("5 minutes")
         return within
 
-    def _repartitioned(self, prefix: str) -> KStream:
+    def _repartitioned(self, prefix: str) -> KStream[K, V]:
         """``KStreamImpl.repartitionForJoin``: the stream behind a repartition topic, where its key has changed."""
         if not self._repartition_required:
             return self
@@ -1145,7 +1408,7 @@ class KStream(_Declared):
             _repartition=[],
         )
 
-    def to_table(self, *, store: str | None = None, name: str | None = None) -> KTable:
+    def to_table(self, *, store: str | None = None, name: str | None = None) -> KTable[K, V]:
         """The records as the updates of a table: the last value of a key counts, and a null value deletes its key.
 
         Example: ``events.to_table().filter("active").to_stream().to("active-users")``
@@ -1176,22 +1439,25 @@ class KStream(_Declared):
         is_stored = store is not None
         return KTable(
             graph, node, self._fields, self._key, sources, None, store or "",
-            _result_of="to_table", _sends_old_values=lambda: is_stored,
+            _result_of="to_table", _sends_old_values=lambda: is_stored, _record_class=self._record_class,
         )  # fmt: skip
 
     # -- shared
 
-    def _then(self, prefix: str, name: str | None, operation: Operation, **changes: Any) -> KStream:
+    def _then(self, prefix: str, name: str | None, operation: Operation, **changes: Any) -> KStream[Any, Any]:
         node = self._graph.processor(self._graph.name(name, prefix), operation, self._node)
         rekeyed = changes.pop("rekeyed", False)
+        if "_fields" in changes:  # another value
+            changes.setdefault("_record_class", None)
         if rekeyed:
             changes |= {"_repartition_required": True, "_window": None}
         return replace(self, _node=node, _repartition=[], **changes)
 
-    def _grouped(self, name: str | None) -> KGroupedStream:
+    def _grouped(self, name: str | None) -> KGroupedStream[K, V]:
         return KGroupedStream(
-            self._graph, self._node, self._fields, self._key, self._sources, None, self._repartition_required, name
-        )
+            self._graph, self._node, self._fields, self._key, self._sources, None, self._repartition_required, name,
+            _record_class=self._record_class,
+        )  # fmt: skip
 
     def _name_of_topic(self, name: str | None) -> str | None:
         if name is not None and (fault := name_fault(name)):
@@ -1200,7 +1466,7 @@ class KStream(_Declared):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Grouped(_Declared):
+class _Grouped(_Declared[K, V]):
     """A grouped stream.
 
     Attributes:
@@ -1217,8 +1483,14 @@ class _Grouped(_Declared):
     _idle_ms: int | None = None
 
     def _aggregate(
-        self, prefix: str, name: str | None, store: str, operation: Operation, fields: tuple[str, ...] | None
-    ) -> KTable:
+        self,
+        prefix: str,
+        name: str | None,
+        store: str,
+        operation: Operation,
+        fields: tuple[str, ...] | None,
+        record_class: type | None = None,
+    ) -> KTable[K, Any]:
         """``GroupedStreamAggregateBuilder.build``."""
         processor_name = self._graph.name(name, prefix)
         parent, sources = self._node, self._sources
@@ -1229,14 +1501,19 @@ class _Grouped(_Declared):
             self._graph.add_repartition(self._repartition[0], self._node)
             parent, sources = self._repartition[0].node, frozenset({self._repartition[0].source})
         node = self._graph.processor(processor_name, operation, parent)
-        return KTable(self._graph, node, fields, self._key, sources, self._window, store, _final=self._final)
+        return KTable(
+            self._graph, node, fields, self._key, sources, self._window, store,
+            _final=self._final, _record_class=record_class,
+        )  # fmt: skip
 
-    def _count(self, store: str | None, name: str | None) -> KTable:
+    def _count(self, store: str | None, name: str | None) -> KTable[K, Any]:
         store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
-        counted = FinalCount(store_name, self._window, self._idle_ms) if self._final else Count(store_name, self._window)
+        counted = (
+            FinalCount(store_name, self._window, self._idle_ms) if self._final else Count(store_name, self._window)
+        )
         return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, counted, ("count",))
 
-    def _fold(self, value: Mapping[str, str], store: str | None, name: str | None) -> KTable:
+    def _fold(self, value: Mapping[str, Text], store: str | None, name: str | None) -> KTable[K, Any]:
         columns = self._folded(value, "aggregate")
         store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
         operation = Aggregate(store_name, columns, self._window)
@@ -1244,13 +1521,13 @@ class _Grouped(_Declared):
             operation = FinalAggregate(store_name, columns, self._window, self._idle_ms)
         return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, tuple(value))
 
-    def _folded(self, value: Mapping[str, str], operation: str) -> tuple[AggregateColumn, ...]:
+    def _folded(self, value: Mapping[str, Text], operation: str) -> tuple[AggregateColumn, ...]:
         columns = []
         for column, expression in self._columns(value, operation):
             try:
                 parsed = AggregateColumn.parse(column, expression)
                 columns.append(parsed)
-                if _BARE_NAMES.fullmatch(parsed.arguments):
+                if isinstance(value[column], str) and _BARE_NAMES.fullmatch(parsed.arguments):
                     for argument in parsed.arguments.split(","):
                         self._field(argument.strip(), f"{operation}, {column}")
             except ValueError as error:
@@ -1258,37 +1535,37 @@ class _Grouped(_Declared):
         return tuple(columns)
 
 
-class _Branches(dict[str, KStream]):
+class _Branches(dict[str, KStream[Any, Any]]):
     """The branches of a stream. A name that no branch has is a fault, and the declaration goes on.
 
     Attributes:
         complete: Whether all branches are known: none is left out because of a fault.
     """
 
-    def __init__(self, split: KStream) -> None:
+    def __init__(self, split: KStream[Any, Any]) -> None:
         super().__init__()
         self._split = split
         self.complete = True
 
-    def __missing__(self, name: object) -> KStream:
+    def __missing__(self, name: object) -> KStream[Any, Any]:
         """Return what stands for a branch that there is not."""
         split = self._split
         if self.complete:
             split._graph.fault(f"split: there is no branch {shown(name)}", _there_are(str(name), tuple(self)))
-        stream: KStream = _stand_in(split._graph, split._node, split._sources, KStream)
+        stream: KStream[Any, Any] = _stand_in(split._graph, split._node, split._sources, KStream)
         return stream
 
 
 @answers_words
 @judged
 @dataclass(frozen=True, eq=False, repr=False)
-class BranchedKStream:
+class BranchedKStream(Generic[K, V]):
     """A stream that is divided among branches.
 
     The conditions of the branches are computed for each branch: for the same record they have to give the same.
     """
 
-    _split: KStream
+    _split: KStream[K, V]
     _conditions: list[str | PythonFunction]
     _branches: _Branches
 
@@ -1307,8 +1584,8 @@ class BranchedKStream:
         return self if operation == "branch" else self._branches
 
     def branch(
-        self, condition: str | Callable[[Any], bool | None], *, on_error: OnError = REJECT, name: str | None = None
-    ) -> BranchedKStream:
+        self, condition: Text | Callable[[V], bool | None], *, on_error: OnError = REJECT, name: str | None = None
+    ) -> BranchedKStream[K, V]:
         """Add a branch. It takes the records for which its condition is true, and no condition before is.
 
         Example: ``stream.split(name="orders-").branch("amount > 100", name="large")``
@@ -1319,15 +1596,14 @@ class BranchedKStream:
             name: What the name of the branch ends with (``Branched.as``), behind that of the split. Without it that is
                 the number of the branch, from 1.
         """
-        if callable(condition):
-            self._conditions.append(self._split._function(condition, "branch", on_error, deterministic=True))
+        if isinstance(condition, str | Expression):
+            self._conditions.append(self._split._field(condition, "branch"))
         else:
-            self._split._field(condition, "branch")
-            self._conditions.append(condition)
+            self._conditions.append(self._split._function(condition, "branch", on_error, deterministic=True))
         self._add(len(self._conditions), name)
         return self
 
-    def default_branch(self, *, name: str | None = None) -> dict[str, KStream]:
+    def default_branch(self, *, name: str | None = None) -> dict[str, KStream[K, V]]:
         """Add a branch that takes what no branch takes, and return all branches.
 
         Example: ``stream.split(name="orders-").branch("amount > 100", name="large").default_branch(name="small")``
@@ -1341,7 +1617,7 @@ class BranchedKStream:
         self._add(0, name)
         return self._branches
 
-    def no_default_branch(self) -> dict[str, KStream]:
+    def no_default_branch(self) -> dict[str, KStream[K, V]]:
         """Return all branches, as :meth:`default_branch` does. What no branch takes is not passed."""
         return self._branches
 
@@ -1361,10 +1637,10 @@ class BranchedKStream:
 @answers_words
 @judged
 @dataclass(frozen=True, eq=False, repr=False)
-class KGroupedStream(_Grouped):
+class KGroupedStream(_Grouped[K, V]):
     """A stream that is grouped by its key."""
 
-    def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedKStream:
+    def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedKStream[K, V]:
         """Aggregate each key anew in each window, or in each session.
 
         Example: ``grouped.windowed_by(TimeWindows("1 minute")).count(store="per-minute")``
@@ -1375,21 +1651,22 @@ class KGroupedStream(_Grouped):
         """
         return WindowedKStream(
             self._graph, self._node, self._fields, self._key, self._sources, _judged_windows(self._graph, windows),
-            self._repartition_required, self._name, self._repartition,
+            self._repartition_required, self._name, self._repartition, _record_class=self._record_class,
         )  # fmt: skip
 
-    def cogroup(self, value: Mapping[str, str]) -> CogroupedKStream:
+    def cogroup(self, value: Mapping[str, Text] = NO_FIELDS, **fields: Expression) -> CogroupedKStream[K]:
         """Fold the records of this stream and of others into one store. Name the others with ``cogroup`` of the result.
 
         Example: ``clicks.cogroup({"clicks": "count(*)"}).cogroup(orders, {"spent": "sum(amount)"}).aggregate()``
 
         Args:
             value: The fields of the result that this stream is folded into: as for :meth:`aggregate`.
+            fields: Further fields of the result, as ``clicks=F.count()``.
         """
-        grouped = CogroupedKStream(self._graph, self._node, (), self._key, self._sources)
-        return grouped.cogroup(self, value)
+        grouped: CogroupedKStream[K] = CogroupedKStream(self._graph, self._node, (), self._key, self._sources)
+        return grouped.cogroup(self, self._named(value, fields, "cogroup"))
 
-    def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
+    def count(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
         """Count the records of each key.
 
         Example: ``grouped.count(store="orders-per-customer")``
@@ -1403,9 +1680,49 @@ class KGroupedStream(_Grouped):
         """
         return self._count(store, name)
 
+    @overload
     def aggregate(
         self,
-        value: Mapping[str, str] | Callable[[], Any],
+        value: Mapping[str, Text] = ...,
+        aggregator: None = ...,
+        *,
+        schema: None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+        **fields: Expression,
+    ) -> KTable[K, Any]: ...
+
+    @overload
+    def aggregate(
+        self,
+        value: Callable[[], Made],
+        aggregator: Callable[[K, V, Made], Made | None],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Made]: ...
+
+    @overload
+    def aggregate(
+        self,
+        value: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Any]: ...
+
+    def aggregate(
+        self,
+        value: Mapping[str, Text] | Callable[[], Any] = NO_FIELDS,
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
         *,
         schema: str | None = None,
@@ -1413,10 +1730,12 @@ class KGroupedStream(_Grouped):
         deterministic: bool = True,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable:
+        **fields: Expression,
+    ) -> KTable[K, Any]:
         """Aggregate the records of each key, with expressions or with Python functions.
 
         Examples: ``grouped.aggregate({"total": "sum(amount)", "mean": "avg(amount)"}, store="totals")``,
+        ``grouped.aggregate(total=F.amount.sum(), n=F.count())``,
         ``grouped.aggregate(nothing_spent, add_order, store="spent", schema="total double, orders int")``
 
         Args:
@@ -1432,6 +1751,7 @@ class KGroupedStream(_Grouped):
             deterministic: For functions; see :meth:`KStream.map_values`.
             store: The name of the state store.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+            fields: Further fields of the result, as ``total=F.amount.sum()``.
 
         Returns:
             A table with these fields.
@@ -1442,7 +1762,8 @@ class KGroupedStream(_Grouped):
                     "aggregate: an aggregator is given with expressions", "Write aggregate(initializer, aggregator)"
                 )
             self._refuse_schema(schema, "aggregate")
-            return self._fold(value, store, name)
+            return self._fold(self._named(value, fields, "aggregate"), store, name)
+        self._refuse_fields(fields, "aggregate")
         initializer = self._function(value, "aggregate", on_error, deterministic, given=())
         if aggregator is None:
             self._graph.fault(
@@ -1451,24 +1772,26 @@ class KGroupedStream(_Grouped):
             )
             return KTable(self._graph, self._node, None, self._key, self._sources)
         given = ("the key", "the value", "the aggregate")
-        function = self._function(aggregator, "aggregate", on_error, deterministic, given)
+        returned = returned_class(aggregator) or returned_class(value)
+        classes = (None, self._record_class, returned)
+        function = self._function(aggregator, "aggregate", on_error, deterministic, given, classes)
         made = self._made_by(function, hinted_schema(value) if schema is None else schema, "aggregate")
         store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
-        fields = tuple((made or {}).items())
-        operation = AggregateFunction(function, store_name, fields, fields, initializer=initializer)
-        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, _names(made))
+        columns = tuple((made or {}).items())
+        operation = AggregateFunction(function, store_name, columns, columns, initializer=initializer)
+        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, _names(made), returned)
 
     def reduce(
         self,
-        reducer: Callable[[Any, Any], Any] | None = None,
+        reducer: Callable[[V, V], V | None] | None = None,
         *,
-        max_by: str | None = None,
-        min_by: str | None = None,
+        max_by: Text | None = None,
+        min_by: Text | None = None,
         on_error: OnError = REJECT,
         deterministic: bool = True,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, V]:
         """Keep the value of one record of each key, or what a Python function makes of the values.
 
         Examples: ``grouped.reduce(max_by="amount", store="largest-orders")``,
@@ -1497,24 +1820,24 @@ class KGroupedStream(_Grouped):
             self._graph.fault(f"reduce: {both}{' and '.join(chosen)} are given", "Choose one")
         operation: Operation
         if reducer is not None:
-            function = self._function(reducer, "reduce", on_error, deterministic, ("the old value", "the new value"))
+            given_values, classes = ("the old value", "the new value"), (self._record_class, self._record_class)
+            function = self._function(reducer, "reduce", on_error, deterministic, given_values, classes)
             store_name = self._graph.store_name(store, "KSTREAM-REDUCE-")
             operation = ReduceFunction(function, store_name, (), ())
         else:
-            by = max_by or min_by or LATEST
-            self._field(by, "reduce")
+            by = self._field(next((one for one in (max_by, min_by) if one is not None), LATEST), "reduce")
             store_name = self._graph.store_name(store, "KSTREAM-REDUCE-")
             operation = Reduce(store_name, by, greatest=min_by is None)
-        return self._aggregate("KSTREAM-REDUCE-", name, store_name, operation, self._fields)
+        return self._aggregate("KSTREAM-REDUCE-", name, store_name, operation, self._fields, self._record_class)
 
 
 @answers_words
 @judged
 @dataclass(frozen=True, eq=False, repr=False)
-class WindowedKStream(_Grouped):
+class WindowedKStream(_Grouped[K, V]):
     """A grouped stream that is aggregated anew in each window (``TimeWindowedKStream``, ``SessionWindowedKStream``)."""
 
-    def emit_strategy(self, strategy: OnWindowClose) -> WindowedKStream:
+    def emit_strategy(self, strategy: OnWindowClose) -> WindowedKStream[K, V]:
         """Say when the results of windows are passed. Without it every update is.
 
         Example: ``grouped.windowed_by(TimeWindows("1 minute")).emit_strategy(OnWindowClose())``
@@ -1539,19 +1862,20 @@ class WindowedKStream(_Grouped):
             self._graph.fault(f"emit_strategy: {error}", 'Write OnWindowClose(idle="10 minutes")')
         return replace(self, _final=True, _idle_ms=idle_ms)
 
-    def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
+    def count(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
         """Count as :meth:`KGroupedStream.count` does, for each key and window."""
         return self._count(store, name)
 
     def aggregate(
         self,
-        value: Mapping[str, str] | Callable[[], Any],
+        value: Mapping[str, Text] | Callable[[], Any] = NO_FIELDS,
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
         *,
         schema: str | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable:
+        **fields: Expression,
+    ) -> KTable[K, Any]:
         """Aggregate as :meth:`KGroupedStream.aggregate` does, for each key and window. Python functions are refused.
 
         Args:
@@ -1560,6 +1884,7 @@ class WindowedKStream(_Grouped):
             schema: Refused likewise.
             store: The name of the state store.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+            fields: Further fields of the result, as ``total=F.amount.sum()``.
         """
         if callable(value) or aggregator is not None or schema is not None:
             self._graph.fault(
@@ -1568,24 +1893,26 @@ class WindowedKStream(_Grouped):
                 "group_by_key().aggregate(initializer, aggregator) calls functions",
             )
             return KTable(self._graph, self._node, None, self._key, self._sources)
-        return self._fold(value, store, name)
+        return self._fold(self._named(value, fields, "aggregate"), store, name)
 
 
 @answers_words
 @judged
 @dataclass(frozen=True, eq=False, repr=False)
-class CogroupedKStream(_Declared):
+class CogroupedKStream(_Declared[K, Any], Generic[K]):
     """Several grouped streams with keys of one kind, whose records are folded into one store.
 
     Attributes:
         _streams: The streams, each with what its records are folded into.
     """
 
-    _streams: tuple[tuple[KGroupedStream, tuple[AggregateColumn, ...]], ...] = ()
-    _repartitions: dict[KGroupedStream, Repartition] = field(default_factory=dict)
+    _streams: tuple[tuple[KGroupedStream[Any, Any], tuple[AggregateColumn, ...]], ...] = ()
+    _repartitions: dict[KGroupedStream[Any, Any], Repartition] = field(default_factory=dict)
     """The repartition topics of the streams. A second aggregate of the same streams uses them again."""
 
-    def cogroup(self, other: KGroupedStream, value: Mapping[str, str]) -> CogroupedKStream:
+    def cogroup(
+        self, other: KGroupedStream[Any, Any], value: Mapping[str, Text] = NO_FIELDS, **fields: Expression
+    ) -> CogroupedKStream[K]:
         """Fold the records of one more stream into the store.
 
         Example: ``cogrouped.cogroup(payments.group_by_key(), {"paid": "sum(amount)"})``
@@ -1594,6 +1921,7 @@ class CogroupedKStream(_Declared):
             other: A grouped stream. Its keys mean the same, and have the same serde.
             value: The fields of the result that it is folded into: as for :meth:`KGroupedStream.aggregate`. A field
                 that another stream has, too, is one aggregate of the records of both, with the same function.
+            fields: Further fields of the result, as ``paid=F.amount.sum()``.
         """
         hint = "Group a stream first: cogroup(orders.group_by_key(), {…})"
         if not self._can_take(other, KGroupedStream, "cogroup", hint):
@@ -1602,7 +1930,7 @@ class CogroupedKStream(_Declared):
             self._graph.fault("cogroup: the same grouped stream twice", "Name all of its fields at once")
             return self
         self._refuse_unlike_serdes(other, "cogroup", "other stream")
-        columns = other._folded(value, "cogroup")
+        columns = other._folded(self._named(value, fields, "cogroup"), "cogroup")
         functions = {column.name: column.function for _, others in self._streams for column in others}
         for column in columns:
             if (function := functions.get(column.name, column.function)) != column.function:
@@ -1610,17 +1938,18 @@ class CogroupedKStream(_Declared):
                     f"cogroup, {column.name}: it is a {function}() of one stream and a {column.function}() of another",
                     "One function for both, or two fields",
                 )
-        fields = None if self._fields is None else tuple(dict.fromkeys((*self._fields, *value)))
+        named = (column.name for column in columns)
+        all_fields = None if self._fields is None else tuple(dict.fromkeys((*self._fields, *named)))
         key = self._key if self._key == other._key else Key(None, self._key.serde)
         return replace(
             self,
-            _fields=fields,
+            _fields=all_fields,
             _key=key,
             _sources=self._sources | other._sources,
             _streams=(*self._streams, (other, columns)),
         )
 
-    def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedCogroupedKStream:
+    def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedCogroupedKStream[K]:
         """Aggregate each key anew in each window, or in each session, as :meth:`KGroupedStream.windowed_by` does.
 
         Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
@@ -1630,7 +1959,7 @@ class CogroupedKStream(_Declared):
         """
         return WindowedCogroupedKStream(replace(self, _window=_judged_windows(self._graph, windows)))
 
-    def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable:
+    def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
         """Aggregate the records of each key.
 
         Example: ``cogrouped.aggregate(store="per-customer")``
@@ -1658,15 +1987,15 @@ class CogroupedKStream(_Declared):
         # The library names the sources before the repartition topics alone, and would take topics of unlike counts.
         graph.copartition_groups += [self._sources, frozenset(sources)]
         sides = [
-            (self._named(name, f"cogroup-agg-{number}", "AGGREGATE"), CogroupSide(store_name, columns, self._window))
+            (self._name_of(name, f"cogroup-agg-{number}", "AGGREGATE"), CogroupSide(store_name, columns, self._window))
             for number, (_, columns) in enumerate(self._streams)
         ]
-        merge = self._named(name, "cogroup-merge", "MERGE")
+        merge = self._name_of(name, "cogroup-merge", "MERGE")
         operation = Cogroup.of(store_name, tuple(columns for _, columns in self._streams), self._window)
         node = graph.cogroup(parents, sides, merge, operation)
         return KTable(graph, node, self._fields, self._key, frozenset(sources), self._window, store_name)
 
-    def _behind_repartition(self, stream: KGroupedStream, store: str) -> tuple[GraphNode, frozenset[str]]:
+    def _behind_repartition(self, stream: KGroupedStream[Any, Any], store: str) -> tuple[GraphNode, frozenset[str]]:
         """Return the node from which an aggregate takes a stream's records, and its sources."""
         if not stream._repartition_required:
             return stream._node, stream._sources
@@ -1677,20 +2006,20 @@ class CogroupedKStream(_Declared):
         repartition = self._repartitions[stream]
         return repartition.node, frozenset({repartition.source})
 
-    def _named(self, name: str | None, suffix: str, kind: str) -> str:
+    def _name_of(self, name: str | None, suffix: str, kind: str) -> str:
         return self._graph.name(None if name is None else f"{name}-{suffix}", f"COGROUPKSTREAM-{kind}-")
 
 
 @answers_words
 @judged
 @dataclass(frozen=True, repr=False)
-class WindowedCogroupedKStream:
+class WindowedCogroupedKStream(Generic[K]):
     """Several grouped streams that are aggregated anew in each window.
 
     These are ``TimeWindowedCogroupedKStream`` and ``SessionWindowedCogroupedKStream``.
     """
 
-    _cogrouped: CogroupedKStream
+    _cogrouped: CogroupedKStream[K]
 
     def __repr__(self) -> str:
         """The class, the last node and the fields."""
@@ -1703,7 +2032,7 @@ class WindowedCogroupedKStream:
     def _mistaken(self, mistakes: Iterable[Diagnostic], operation: str, returns: Any) -> Any:
         return self._cogrouped._mistaken(mistakes, operation, returns)
 
-    def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable:
+    def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
         """Aggregate as :meth:`CogroupedKStream.aggregate` does, for each key and window."""
         return self._cogrouped.aggregate(store=store, name=name)
 
@@ -1711,7 +2040,7 @@ class WindowedCogroupedKStream:
 @answers_words
 @judged
 @dataclass(frozen=True, eq=False, repr=False)
-class KTable(_Declared):
+class KTable(_Declared[K, V]):
     """A table: the last value of each key.
 
     Attributes:
@@ -1733,7 +2062,7 @@ class KTable(_Declared):
     _sends_old_values: Callable[[], bool] = lambda: True
     """Whether the library knows the value before an update (``KTableImpl.enableSendingOldValues``)."""
 
-    def filter(self, condition: str, *, store: str | None = None, name: str | None = None) -> KTable:
+    def filter(self, condition: Text, *, store: str | None = None, name: str | None = None) -> KTable[K, V]:
         """Keep the values for which a condition is true. The keys of the others are deleted, with a null value.
 
         Example: ``counts.filter("count > 10").to_stream().to("often")``
@@ -1752,7 +2081,7 @@ class KTable(_Declared):
         """
         return self._filtered(condition, store, name, "filter")
 
-    def filter_not(self, condition: str, *, store: str | None = None, name: str | None = None) -> KTable:
+    def filter_not(self, condition: Text, *, store: str | None = None, name: str | None = None) -> KTable[K, V]:
         """Keep the values for which a condition is not true: those that :meth:`filter` does not keep.
 
         Example: ``counts.filter_not("count > 10")``
@@ -1764,7 +2093,14 @@ class KTable(_Declared):
         """
         return self._filtered(condition, store, name, "filter_not")
 
-    def map_values(self, value: Mapping[str, str], *, store: str | None = None, name: str | None = None) -> KTable:
+    def map_values(
+        self,
+        value: Mapping[str, Text] = NO_FIELDS,
+        *,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Expression,
+    ) -> KTable[K, Any]:
         """Give each value a new one. A deletion stays a deletion.
 
         Example: ``counts.map_values({"often": "count > 10"})``
@@ -1774,19 +2110,21 @@ class KTable(_Declared):
                 window.
             store: As for :meth:`filter`.
             name: As for :meth:`filter`.
+            fields: Further fields of the new value, as ``often=F.count > 10``.
 
         Returns:
             A table with these fields.
         """
-        columns = self._columns(value, "map_values")
+        columns = self._columns(self._named(value, fields, "map_values"), "map_values")
         for column, expression in columns:
             self._refuse_record(expression, f"map_values, {column}")
         mapped = self._computed("KTABLE-MAPVALUES-", name, store, "map_values", TableMapValues(columns, store))
-        return replace(mapped, _fields=None if self._fields is None else tuple(value))
+        names = None if self._fields is None else _column_names(columns)
+        return replace(mapped, _fields=names, _record_class=None)
 
-    def _filtered(self, condition: str, store: str | None, name: str | None, operation: str) -> KTable:
+    def _filtered(self, condition: Text, store: str | None, name: str | None, operation: str) -> KTable[K, V]:
         """``KTableImpl.doFilter``."""
-        self._field(condition, operation)
+        condition = self._field(condition, operation)
         self._refuse_record(condition, operation)
         filtered = TableFilter(condition, operation == "filter_not", store, self._sends_old_values())
         return self._computed("KTABLE-FILTER-", name, store, operation, filtered)
@@ -1800,7 +2138,7 @@ class KTable(_Declared):
 
     def _computed(
         self, prefix: str, name: str | None, store: str | None, operation: str, computing: TableFilter | TableMapValues
-    ) -> KTable:
+    ) -> KTable[K, Any]:
         """The table whose values an operation computes, each from one value of this table."""
         if store is not None:
             self._graph.store_name(store, "")
@@ -1814,17 +2152,19 @@ class KTable(_Declared):
         return KTable(
             self._graph, node, self._fields, self._key, self._sources, self._window, store or "",
             _final=self._final, _result_of=operation, _sends_old_values=sends_old_values,
+            _record_class=self._record_class,
         )  # fmt: skip
 
     def join(
         self,
-        other: KTable,
-        value: Mapping[str, str] | None = None,
+        other: KTable[Any, Any],
+        value: Mapping[str, Text] | None = None,
         *,
-        foreign_key: str | None = None,
+        foreign_key: Text | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable:
+        **fields: Expression,
+    ) -> KTable[K, Any]:
         """Join the values that two tables have for the same key.
 
         Example: ``customers.join(addresses, {"name": "name", "city": "table.city"})``
@@ -1847,23 +2187,26 @@ class KTable(_Declared):
             store: The name of a state store for the result (``Materialized.as``). Its changelog has the joined values.
             name: The name of the last processor (``Named.as``), and the beginning of the names of the two before it.
                 Without it the library's numbering gives one.
+            fields: Further fields of the result, as ``city=F.table.city``.
 
         Returns:
             A table with these fields.
         """
+        columns = self._named(value, fields, "join") if fields else value
         if foreign_key is not None:
-            return self._join_by_foreign_key(other, value, foreign_key, store, name, "join")
-        return self._join(other, value, store, name, "join")
+            return self._join_by_foreign_key(other, columns, foreign_key, store, name, "join")
+        return self._join(other, columns, store, name, "join")
 
     def left_join(
         self,
-        other: KTable,
-        value: Mapping[str, str] | None = None,
+        other: KTable[Any, Any],
+        value: Mapping[str, Text] | None = None,
         *,
-        foreign_key: str | None = None,
+        foreign_key: Text | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable:
+        **fields: Expression,
+    ) -> KTable[K, Any]:
         """Join as :meth:`join` does, but keep the keys that this table alone has, with the other's fields null.
 
         Example: ``accounts.left_join(addresses, {"name": "name", "city": "table.city"})``
@@ -1874,19 +2217,22 @@ class KTable(_Declared):
             foreign_key: As for :meth:`join`. A value for which it is null is joined with nulls.
             store: As for :meth:`join`.
             name: As for :meth:`join`.
+            fields: As for :meth:`join`.
         """
+        columns = self._named(value, fields, "left_join") if fields else value
         if foreign_key is not None:
-            return self._join_by_foreign_key(other, value, foreign_key, store, name, "left_join")
-        return self._join(other, value, store, name, "left_join")
+            return self._join_by_foreign_key(other, columns, foreign_key, store, name, "left_join")
+        return self._join(other, columns, store, name, "left_join")
 
     def outer_join(
         self,
-        other: KTable,
-        value: Mapping[str, str] | None = None,
+        other: KTable[Any, Any],
+        value: Mapping[str, Text] | None = None,
         *,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable:
+        **fields: Expression,
+    ) -> KTable[K, Any]:
         """Join as :meth:`join` does, but keep the keys that either table alone has, with the fields of the other null.
 
         Example: ``accounts.outer_join(addresses, {"name": "name", "city": "table.city"})``
@@ -1896,12 +2242,19 @@ class KTable(_Declared):
             value: As for :meth:`join`.
             store: As for :meth:`join`.
             name: As for :meth:`join`.
+            fields: As for :meth:`join`.
         """
-        return self._join(other, value, store, name, "outer_join")
+        columns = self._named(value, fields, "outer_join") if fields else value
+        return self._join(other, columns, store, name, "outer_join")
 
     def _join(
-        self, other: KTable, value: Mapping[str, str] | None, store: str | None, name: str | None, operation: str
-    ) -> KTable:
+        self,
+        other: KTable[Any, Any],
+        value: Mapping[str, Text] | None,
+        store: str | None,
+        name: str | None,
+        operation: str,
+    ) -> KTable[K, Any]:
         """``KTableImpl.doJoin``."""
         graph = self._graph
         if not self._can_take(other, KTable, operation, "Join a table of this topology"):
@@ -1943,7 +2296,7 @@ class KTable(_Declared):
         key = self._key if self._key.name is not None else other._key
         return KTable(graph, node, fields, key, sources, None, store or "", _joined_from=joined_from)
 
-    def _joined_values(self, other: KTable, value: Mapping[str, str] | None, operation: str) -> Columns:
+    def _joined_values(self, other: KTable[Any, Any], value: Mapping[str, Text] | None, operation: str) -> Columns:
         """Return the fields of a join of tables, which see nothing of the record but its key."""
         columns = self._joined(other, value, operation, "table")
         for column, expression in columns:
@@ -1956,13 +2309,13 @@ class KTable(_Declared):
 
     def _join_by_foreign_key(
         self,
-        other: KTable,
-        value: Mapping[str, str] | None,
-        foreign_key: str,
+        other: KTable[Any, Any],
+        value: Mapping[str, Text] | None,
+        foreign_key: Text,
         store: str | None,
         name: str | None,
         operation: str,
-    ) -> KTable:
+    ) -> KTable[K, Any]:
         """``KTableImpl.doJoinOnForeignKey``."""
         graph = self._graph
         if not self._can_take(other, KTable, operation, "Join a table of this topology"):
@@ -1985,7 +2338,7 @@ class KTable(_Declared):
             )
             return replace(self, _fields=None)
         columns = self._joined_values(other, value, operation)
-        self._field(foreign_key, f"{operation}, foreign_key")
+        foreign_key = self._field(foreign_key, f"{operation}, foreign_key")
         if _OTHER_THAN_KEY.search(_TEXT.sub("", foreign_key)):
             graph.fault(
                 f"{operation}: the foreign key sees record.key, and nothing else of record",
@@ -2008,7 +2361,7 @@ class KTable(_Declared):
         fields = None if self._fields is None or other._fields is None else tuple(column for column, _ in columns)
         return KTable(graph, node, fields, self._key, sources, None, store or "", _joined_from=(store or self._store,))
 
-    def to_stream(self, *, name: str | None = None) -> KStream:
+    def to_stream(self, *, name: str | None = None) -> KStream[K, V]:
         """The updates of the table as a stream.
 
         Example: ``table.to_stream().to("totals")``
@@ -2017,9 +2370,11 @@ class KTable(_Declared):
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         node = self._graph.processor(self._graph.name(name, "KTABLE-TOSTREAM-"), ToStream(), self._node)
-        return KStream(self._graph, node, self._fields, self._key, self._sources, self._window)
+        return KStream(
+            self._graph, node, self._fields, self._key, self._sources, self._window, _record_class=self._record_class
+        )
 
-    def suppress(self, suppressed: object = None, *, name: str | None = None) -> KTable:
+    def suppress(self, suppressed: object = None, *, name: str | None = None) -> KTable[K, V]:
         """Refused: a query has one stateful operator, and the aggregate takes it.
 
         The emit strategy of a windowed aggregate gives what ``suppress(untilWindowCloses(…))`` gives.
@@ -2042,12 +2397,13 @@ class KTable(_Declared):
 
 def _stand_in(graph: StreamsGraph, node: GraphNode, sources: frozenset[str], returns: Any) -> Any:
     """What stands for the result of a wrong call: nothing is known of it, so nothing is wrong with it."""
+    returns = typing.get_origin(returns) or returns
     if returns is type(None):
         return None
     if returns is WindowedCogroupedKStream:
         return WindowedCogroupedKStream(CogroupedKStream(graph, node, None, Key(), sources))
     if returns is BranchedKStream:
-        stream = KStream(graph, node, None, Key(), sources)
+        stream: KStream[Any, Any] = KStream(graph, node, None, Key(), sources)
         branches = _Branches(stream)
         branches.complete = False
         return BranchedKStream(stream, [], branches)
@@ -2071,11 +2427,21 @@ def _there_are(name: str, names: tuple[str, ...]) -> str:
     return ". ".join(filter(None, [f"It has: {', '.join(names) or 'none'}", did_you_mean(name, names)]))
 
 
+def _fields_of_right(expression: Text, side: str) -> list[str]:
+    """The fields of the other side of a join that an expression is seen to name."""
+    if isinstance(expression, Expression):
+        return [path[1] for path in paths_of(expression) if path[0] == side and len(path) > 1]
+    match = _FIELD_OF_RIGHT[side].fullmatch(expression.strip())
+    return [match[1]] if match else []
+
+
 def _names(fields: Mapping[str, str] | None) -> tuple[str, ...] | None:
     return None if fields is None else tuple(fields)
 
 
-def judge_timestamp(read: KStream | KTable, operation: str, timestamp: str | PythonFunction | None) -> None:
+def judge_timestamp(
+    read: KStream[Any, Any] | KTable[Any, Any], operation: str, timestamp: Text | PythonFunction | None
+) -> None:
     """Record a fault if an expression that tells the timestamps of a topic is the name of no field.
 
     Args:
@@ -2083,12 +2449,12 @@ def judge_timestamp(read: KStream | KTable, operation: str, timestamp: str | Pyt
         operation: Whose parameter it is.
         timestamp: What :func:`extractor` gave.
     """
-    if isinstance(timestamp, str):
+    if isinstance(timestamp, str | Expression):
         read._field(timestamp, f"{operation}, timestamp")
 
 
 def extractor(
-    graph: StreamsGraph, operation: str, timestamp: str | Callable[[Any], Any] | None
+    graph: StreamsGraph, operation: str, timestamp: Text | Callable[[Any], Any] | None, value: Serde
 ) -> str | PythonFunction | None:
     """Return what tells the timestamps of the records of a topic; None where the topic tells them.
 
@@ -2096,9 +2462,10 @@ def extractor(
         graph: Takes the fault of what can tell none.
         operation: Whose parameter it is.
         timestamp: An expression or a function.
+        value: The serde of the values, whose dataclass the function may be given.
     """
-    if timestamp is None or isinstance(timestamp, str):
-        return timestamp
+    if timestamp is None or isinstance(timestamp, str | Expression):
+        return plain(timestamp)
     name = function_name(timestamp)
     if is_of_batches(timestamp):
         graph.fault(f"{operation}: timestamp: {name} is a function of an Arrow batch", "Write a function of a record")
@@ -2106,12 +2473,32 @@ def extractor(
     if fault := arguments_fault(timestamp, "the record"):
         graph.fault(f"{operation}: timestamp: {name} {fault}", "Write a function that takes the record alone")
         return None
-    return PythonFunction(name, timestamp)
+    (cls,) = given_classes(timestamp, (class_of(value),))
+    try:
+        takes = timestamp if cls is None else TakesRecords(timestamp, (RecordClass.of(cls),))
+    except ValueError as error:
+        graph.fault(f"{operation}: timestamp: {name}: {error}", "Annotate its parameter with Any")
+        return None
+    return PythonFunction(name, takes)
 
 
-def _word(expression: str) -> str | None:
+def class_of(value: Serde) -> type | None:
+    """Return the dataclass that tells the schema of a serde; None where none does.
+
+    Args:
+        value: The serde.
+    """
+    return value.record_class.cls if isinstance(value, Json) and value.record_class is not None else None
+
+
+def _word(expression: Text) -> str | None:
     """The name of what the key is, if the expression is the bare name of a field."""
-    return expression if expression.isidentifier() else None
+    text = plain(expression)
+    return text if text.isidentifier() else None
+
+
+def _column_names(columns: Columns) -> tuple[str, ...]:
+    return tuple(name for name, _ in columns)
 
 
 def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | SessionWindows:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from datetime import datetime
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from streamplan.judged import judged, judged_constructor
 from streamplan.model.description import describe
 from streamplan.model.diagnostics import Diagnostic, name_fault, refuse
+from streamplan.model.expressions import Expression, Text
 from streamplan.model.functions import PythonFunction
 from streamplan.model.kstream import (
     ANSWERED,
@@ -18,6 +19,7 @@ from streamplan.model.kstream import (
     Key,
     KStream,
     KTable,
+    class_of,
     extractor,
     judge_timestamp,
     stand_in,
@@ -26,9 +28,16 @@ from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
 from streamplan.model.streams_graph import StreamsGraph
 from streamplan.model.words import answers_words
-from streamplan.serdes.primitive import KeySerde
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import KeySerde, Primitive
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
 
 
 @answers_words
@@ -77,16 +86,88 @@ class Topology:
 
     # -- declaring
 
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        value: Json[V],
+        key: str | None = ...,
+        key_serde: None = ...,
+        timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KStream[str, V]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        value: Json[V],
+        key: str | None = ...,
+        key_serde: Primitive[K],
+        timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KStream[K, V]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        value: Json[V],
+        key: str | None = ...,
+        key_serde: KeySerde | None,
+        timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, V]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        value: Serde,
+        key: str | None = ...,
+        key_serde: None = ...,
+        timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KStream[str, Any]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        value: Serde,
+        key: str | None = ...,
+        key_serde: Primitive[K],
+        timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KStream[K, Any]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        value: Serde,
+        key: str | None = ...,
+        key_serde: KeySerde | None,
+        timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, Any]: ...
+
     def stream(
         self,
         topic: str,
         *,
         value: Serde,
         key: str | None = None,
-        key_serde: KeySerde | None = None,
-        timestamp: str | Callable[[Any], datetime | int | None] | None = None,
+        key_serde: KeySerde | Primitive[Any] | None = None,
+        timestamp: Text | Callable[[Any], datetime | int | None] | None = None,
         name: str | None = None,
-    ) -> KStream:
+    ) -> KStream[Any, Any]:
         """Read a topic as a stream of records.
 
         Example: ``topology.stream("orders", value=Json("id string, amount bigint"))``
@@ -104,12 +185,92 @@ class Topology:
             name: The name of the source node (``Consumed.as``). Without it the library's numbering gives one.
         """
         of_key = Key.declared(self._graph, "stream", key, key_serde)
-        told = extractor(self._graph, "stream", timestamp)
+        told = extractor(self._graph, "stream", timestamp, value)
         fields = self._read(topic, value, of_key.serde, told)
         source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topic, value, of_key.serde, told)
-        stream = KStream(self._graph, source, fields, of_key, frozenset({source.name}))
-        judge_timestamp(stream, "stream", told)
+        stream: KStream[Any, Any] = KStream(
+            self._graph, source, fields, of_key, frozenset({source.name}), _record_class=class_of(value)
+        )
+        judge_timestamp(stream, "stream", timestamp if isinstance(timestamp, Expression) else told)
         return stream
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        value: Json[V],
+        key: str | None = ...,
+        key_serde: None = ...,
+        store: str | None = ...,
+        timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KTable[str, V]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        value: Json[V],
+        key: str | None = ...,
+        key_serde: Primitive[K],
+        store: str | None = ...,
+        timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, V]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        value: Json[V],
+        key: str | None = ...,
+        key_serde: KeySerde | None,
+        store: str | None = ...,
+        timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KTable[Any, V]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        value: Serde,
+        key: str | None = ...,
+        key_serde: None = ...,
+        store: str | None = ...,
+        timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KTable[str, Any]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        value: Serde,
+        key: str | None = ...,
+        key_serde: Primitive[K],
+        store: str | None = ...,
+        timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Any]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        value: Serde,
+        key: str | None = ...,
+        key_serde: KeySerde | None,
+        store: str | None = ...,
+        timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
+        name: str | None = ...,
+    ) -> KTable[Any, Any]: ...
 
     def table(
         self,
@@ -117,11 +278,11 @@ class Topology:
         *,
         value: Serde,
         key: str | None = None,
-        key_serde: KeySerde | None = None,
+        key_serde: KeySerde | Primitive[Any] | None = None,
         store: str | None = None,
-        timestamp: str | Callable[[Any], datetime | int | None] | None = None,
+        timestamp: Text | Callable[[Any], datetime | int | None] | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """Read a compacted topic as a table: the last value of each key. A null value deletes its key.
 
         Example: ``topology.table("customers", value=Json("name string, city string"))``
@@ -137,7 +298,7 @@ class Topology:
         """
         graph = self._graph
         of_key = Key.declared(graph, "table", key, key_serde)
-        told = extractor(graph, "table", timestamp)
+        told = extractor(graph, "table", timestamp, value)
         fields = self._read(topic, value, of_key.serde, told)
         store_name = graph.store_name(store, f"{topic}-")
         generated = graph.next_name("KSTREAM-SOURCE-")
@@ -159,11 +320,11 @@ class Topology:
             needed[0] = True
 
         sources = frozenset({source})
-        table = KTable(
+        table: KTable[Any, Any] = KTable(
             graph, node, fields, of_key, sources, None, store_name, materialize,
-            _topic=(topic, value), _sends_old_values=lambda: needed[0],
+            _topic=(topic, value), _sends_old_values=lambda: needed[0], _record_class=class_of(value),
         )  # fmt: skip
-        judge_timestamp(table, "table", told)
+        judge_timestamp(table, "table", timestamp if isinstance(timestamp, Expression) else told)
         return table
 
     def _read(

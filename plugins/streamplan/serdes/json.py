@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from streamplan.judged import judged_constructor, refuse_mistaken
 from streamplan.serdes.field_types import (
@@ -27,14 +28,22 @@ from streamplan.serdes.json_documents import parse_document
 from streamplan.serdes.json_keys import KeyFields, fault_of_key_fields, written_key
 from streamplan.serdes.json_values import Misfit, readers, write_object
 from streamplan.serdes.moments import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
+from streamplan.serdes.record_classes import RecordClass, allowed_by, schema_of
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import TypeVar
 
     from streamplan.serdes.columns import DecodedColumn, KeyColumn
+
+    V = TypeVar("V", default=Any)
+else:  # a default is only for type checkers: a Json of a text has values of any class
+    from typing import TypeVar
+
+    V = TypeVar("V")
 
 _LISTED_TYPES = ("string", "int", "bigint", "double", "boolean")
 """The types of fields whose allowed values can be listed."""
@@ -42,33 +51,61 @@ _LISTED_TYPES = ("string", "int", "bigint", "double", "boolean")
 
 @judged_constructor
 @dataclass(frozen=True)
-class Json:
+class Json(Generic[V]):
     """A JSON object in the value of a record; a :class:`streamplan.serdes.serde.Serde`, and a serde of keys.
 
     Example: ``Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})``
+
+    Of a dataclass: ``Json(Order)``; :mod:`streamplan.serdes.record_classes` has the types of its fields. It is equal to
+    the Json of the text that the class tells. A field that is an ``IntEnum`` or a ``StrEnum`` allows its members.
+    Functions of the stream are given objects of the class; see :meth:`streamplan.model.kstream.KStream.map_values`.
 
     Nested: ``Json("id string, customer struct<name: string>, lines array<struct<sku: string, price: decimal(10,2)>>")``
 
     A key of several fields: ``key_serde=Json("customer string, product string")``; see :mod:`.json_keys`.
 
     Attributes:
-        schema: The fields that may be used, in Spark's DDL; their types are those of
+        schema: The fields that may be used, in Spark's DDL, or a dataclass that tells them; their types are those of
             :mod:`streamplan.serdes.field_types`. Other fields are ignored. A field may be absent or null. A record with
             a field of another type is rejected. A timestamp is ISO 8601 text with a zone, or milliseconds since the
             epoch; a date is text as ``2026-11-24``; a decimal is a number, or text with one, and it is exact.
         allowed: For a field the values that are allowed, each with its label. A record with another value is rejected.
         max_bytes: The most bytes that the value, its new key and the record's headers may have together, so that no
             record can stop the stream at its next topic.
+        record_class: Makes the objects that functions are given; None where a text tells the schema.
     """
 
     schema: str
     allowed: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
     max_bytes: int = MAX_BYTES
+    record_class: RecordClass | None = field(default=None, init=False, repr=False, compare=False)
 
     has_non_finite: ClassVar[bool] = False
     """Whether a double may also be NaN or infinite, in a text as Spark's ``to_json`` and Jackson write it."""
 
-    def __post_init__(self) -> None:
+    @overload
+    def __init__(
+        self: Json[Any], schema: str, allowed: Mapping[str, Mapping[Any, str]] = ..., max_bytes: int = ...
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self, schema: type[V], allowed: Mapping[str, Mapping[Any, str]] = ..., max_bytes: int = ...
+    ) -> None: ...
+
+    def __init__(
+        self,
+        schema: str | type[Any],
+        allowed: Mapping[str, Mapping[Any, str]] = MappingProxyType({}),
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        record_class = None
+        if not isinstance(schema, str):
+            record_class = RecordClass.of(schema)
+            allowed = {**allowed_by(schema), **allowed}
+            schema = schema_of(schema)
+        given = {"schema": schema, "allowed": dict(allowed), "max_bytes": max_bytes, "record_class": record_class}
+        self.__dict__.update(given)  # the class is frozen
         types = self.types
         for name in self.allowed:
             if name not in types:
@@ -155,11 +192,11 @@ class Json:
         """Any two serdes of this class read each other's bytes."""
         return "json"
 
-    def unrestricted(self) -> Json:
+    def unrestricted(self) -> Json[V]:
         """The same without :attr:`allowed`."""
-        return replace(self, allowed={})
+        return replace(self, allowed={})  # whoever reads it gives its values to no function
 
-    def with_schemas(self, schemas: SchemaSource, topic: str) -> Json:
+    def with_schemas(self, schemas: SchemaSource, topic: str) -> Json[V]:
         """The serde itself: its values name no schema."""
         return self
 

@@ -12,7 +12,7 @@ import struct
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias
 
 from streamplan.judged import judged_constructor
 from streamplan.serdes.field_types import FieldType, StructType, parse_type
@@ -23,8 +23,15 @@ from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import TypeVar
 
     from streamplan.serdes.columns import DecodedColumn, KeyColumn
+
+    K = TypeVar("K", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
 
 FIELD = "value"
 """The name of the field."""
@@ -34,7 +41,7 @@ UUID_PATTERN = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9
 
 
 @dataclass(frozen=True)
-class Primitive:
+class Primitive(Generic[K]):
     """What the serdes of this module share; each is a :class:`streamplan.serdes.serde.Serde`, and one of keys.
 
     Attributes:
@@ -61,14 +68,15 @@ class Primitive:
         """The serde as a declaration has it."""
         return f"{self.name}()"
 
-    def read_key(self, data: bytes) -> Any:
+    def read_key(self, data: bytes) -> K:
         """Reads one key.
 
         Raises:
             Undecodable: The bytes are no such key.
         """
         try:
-            return self._value(data)
+            key: K = self._value(data)
+            return key
         except ValueError as error:
             raise Undecodable(f"the key {error}") from error
 
@@ -188,7 +196,7 @@ class Primitive:
 
 @judged_constructor
 @dataclass(frozen=True)
-class String(Primitive):
+class String(Primitive[str]):
     """A text in UTF-8, as ``StringSerializer`` writes it by default.
 
     Example: ``topology.stream("lines", value=String()).flat_map("split(value, ' ')", key="element", value=…)``
@@ -221,7 +229,7 @@ class String(Primitive):
 
 
 @dataclass(frozen=True)
-class _Number(Primitive):
+class _Number(Primitive[K]):
     code: ClassVar[str]
     """The form of the bytes, in the words of :mod:`struct`, which NumPy has too."""
 
@@ -256,7 +264,7 @@ class _Number(Primitive):
 
 @judged_constructor
 @dataclass(frozen=True)
-class Integer(_Number):
+class Integer(_Number[int]):
     """A whole number in 4 bytes, as ``IntegerSerializer`` writes it."""
 
     field_type: ClassVar[str] = "int"
@@ -266,7 +274,7 @@ class Integer(_Number):
 
 @judged_constructor
 @dataclass(frozen=True)
-class Long(_Number):
+class Long(_Number[int]):
     """A whole number in 8 bytes, as ``LongSerializer`` writes it: the value of a count, for example."""
 
     field_type: ClassVar[str] = "bigint"
@@ -276,7 +284,7 @@ class Long(_Number):
 
 @judged_constructor
 @dataclass(frozen=True)
-class Double(_Number):
+class Double(_Number[float]):
     """A floating-point number in 8 bytes, as ``DoubleSerializer`` writes it. NaN and the infinities are rejected."""
 
     field_type: ClassVar[str] = "double"
@@ -290,7 +298,7 @@ class Double(_Number):
 
 @judged_constructor
 @dataclass(frozen=True)
-class UUID(Primitive):
+class UUID(Primitive[str]):
     """A UUID as text of 36 characters, as ``UUIDSerializer`` writes it. Expressions see text in lower case.
 
     Text that has another form is rejected.
@@ -329,7 +337,7 @@ class UUID(Primitive):
 
 @judged_constructor
 @dataclass(frozen=True)
-class Bytes(Primitive):
+class Bytes(Primitive[bytes]):
     """Any bytes, as ``ByteArraySerializer`` and ``BytesSerializer`` write them.
 
     The field of such a value is binary. ``to(topic, value=Bytes())`` writes a new value with a binary field, which a
@@ -339,9 +347,9 @@ class Bytes(Primitive):
     field_type: ClassVar[str] = "binary"
     key_type: ClassVar[str] = "bytes"
 
-    def key_text(self, key: bytes) -> str:
+    def key_text(self, key: Any) -> str:
         """The bytes in hexadecimal digits; see :meth:`Primitive.key_text`."""
-        return key.hex()
+        return bytes(key).hex()
 
     def key_of_text(self, text: str) -> bytes:
         """The bytes of hexadecimal digits; see :meth:`Primitive.key_of_text`."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from streamplan.errors import Refused
+from streamplan.model.expressions import NoTruthValue
 from streamplan.model.words import NoSuchOperation
 
 BEFORE = """
@@ -240,6 +241,23 @@ orders.join(customers, {"city": "table.citty"}, name="joined")
 grouped.aggregate({"total": "sum(amont)"})
 → 1: aggregate, total: the value has no field 'amont'. It has: id, customer, amount. Did you mean amount?
 
+# Expressions of F
+
+orders.filter(F.amont > 0)
+→ 1: filter: the value has no field 'amont'. It has: id, customer, amount. Did you mean amount?
+
+orders.filter(F.customer.isNotNull())
+→ 1: F.customer.isNotNull(…): an expression has no method 'isNotNull'. Write F.customer.is_not_null()
+
+orders.map_values(name=F.customer)
+→ 1: map_values: name is an Expression; it takes a text. A field of this name is written in a mapping: map_values({'name': …})
+
+orders.foreach(F.amount)
+→ 1: foreach: action is an Expression; it takes a function. For example stream.foreach(notify)
+
+orders.filter(F.amount > 0 and F.customer == "c")
+→ 1: amount > 0: an expression is true or false for a record, and not here. Write & for 'and', | for 'or', ~ for 'not', with each comparison in parentheses: (F.a > 0) & (F.b > 0); F.a.between(0, 5) for a chain 0 <= F.a <= 5; F.a.is_in(1, 2) for 'in'; and F.when(condition, value, otherwise) for 'if'
+
 # Branches
 
 orders.split("by-")
@@ -352,7 +370,7 @@ topology.stream("clicks", value=Json("page strin"))
 → 1: Json: page: type 'strin' is not one of string, int, bigint, double, boolean, timestamp, date, decimal(p,s), struct<…>, array<…>, map<string, …>. For example Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
 
 topology.stream("clicks", value=Json({"page": "string"}))
-→ 1: Json: schema is a mapping; it takes a text. Write it as one text: 'page string'
+→ 1: Json: schema is a mapping; it takes a text or a dataclass. Write it as one text: 'page string'
 
 topology.stream("clicks", value=Json("page string", allowd={"page": {}}))
 → 1: Json: there is no argument 'allowd'. Write allowed={'page': {}}
@@ -433,7 +451,7 @@ def answers_to(declaration: str) -> list[str]:
     exec(compile(BEFORE, "before.py", "exec"), names)
     try:
         exec(compile(declaration, "orders.py", "exec"), names)
-    except NoSuchOperation as error:
+    except (NoSuchOperation, NoTruthValue) as error:
         (line,) = {each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == "orders.py"}
         told = f"{line}: {error}".splitlines()
     except Refused as error:

@@ -1,0 +1,284 @@
+"""Classes that describe records: the schema that a class tells, and its objects, made of the values that were read.
+
+A dataclass whose fields are annotated is a schema: ``Json(Order)``. A function whose parameter is annotated with it is
+given an ``Order``, and the type of what a function returns tells the schema of its results.
+
+    ============================================  =========================================
+    Annotation                                    Type in Spark's DDL
+    ============================================  =========================================
+    ``str``, ``int``, ``float``, ``bool``         ``string``, ``bigint``, ``double``, ``boolean``
+    ``datetime``, ``date``                        ``timestamp``, ``date``
+    a subclass of ``IntEnum`` or ``StrEnum``      ``bigint``, ``string``
+    another dataclass                             ``struct<…>``
+    ``list[str]``, ``dict[str, int]``             ``array<string>``, ``map<string, bigint>``
+    ``Annotated[Decimal, "decimal(10,2)"]``       the type in the annotation
+    ============================================  =========================================
+
+Each may stand beside ``None``, as in ``str | None``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any
+
+from streamplan.serdes.field_types import parse_type
+
+_FIELD_TYPES: Mapping[type, str] = {
+    str: "string",
+    int: "bigint",
+    float: "double",
+    bool: "boolean",
+    datetime: "timestamp",
+    date: "date",
+}
+
+_ARROW_TYPES: Mapping[str, str] = {
+    "StringArray": "string",
+    "Int32Array": "int",
+    "Int64Array": "bigint",
+    "DoubleArray": "double",
+    "BooleanArray": "boolean",
+    "TimestampArray": "timestamp",
+    "Date32Array": "date",
+}
+"""By the name of a class of pyarrow the type of a field, for functions of Arrow batches."""
+
+_ADVICE: Mapping[Any, str] = {
+    Decimal: "a Decimal does not tell its digits: write Annotated[Decimal, 'decimal(10,2)']",
+    bytes: "JSON has no bytes: write str, for a text such as Base64",
+    list: "a list does not tell its elements: write list[str]",
+    dict: "a dict does not tell its values: write dict[str, str]",
+}
+
+
+def is_record_class(hint: Any) -> bool:
+    """Return whether an annotation is a class with fields: a dataclass.
+
+    Args:
+        hint: The annotation.
+    """
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
+def schema_of(hint: Any) -> str:
+    """Return the fields of a class with their types, in Spark's DDL.
+
+    Args:
+        hint: A dataclass, a ``NamedTuple`` or a ``TypedDict``.
+
+    Raises:
+        ValueError: A field has no type in Spark's DDL. The text names it.
+    """
+    fields = _fields_of(hint, ())
+    return ", ".join(f"{name} {field_type}" for name, field_type in fields.items())
+
+
+def allowed_by(cls: type) -> dict[str, dict[Any, str]]:
+    """Return for each field of a class that is an enumeration its values, each with the name of its member.
+
+    Args:
+        cls: A dataclass.
+    """
+    hints = _hints(cls)
+    plain = {name: _bare(hint) for name, hint in hints.items()}
+    return {
+        name: {member.value: member.name for member in hint}
+        for name, hint in plain.items()
+        if isinstance(hint, type) and issubclass(hint, Enum)
+    }
+
+
+def without_none(hint: Any) -> Any:
+    """Return ``str`` of ``str | None``.
+
+    Args:
+        hint: An annotation.
+    """
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+        return kinds[0] if len(kinds) == 1 else hint
+    return hint
+
+
+# -- the schema of a class
+
+
+def _has_fields(hint: Any) -> bool:
+    return is_record_class(hint) or typing.is_typeddict(hint) or (isinstance(hint, type) and hasattr(hint, "_fields"))
+
+
+def _fields_of(hint: Any, around: tuple[Any, ...]) -> dict[str, str]:
+    """The fields of a class with their types. It is a part of the classes ``around``."""
+    if not _has_fields(hint):
+        raise ValueError(f"{_shown(hint)} is no dataclass with annotated fields")
+    hints = _hints(hint)
+    if not hints:
+        raise ValueError(f"{hint.__name__} has no fields")
+    return {name: _type_of(of, (*around, hint), f"{hint.__name__}.{name}") for name, of in hints.items()}
+
+
+def _type_of(hint: Any, around: tuple[Any, ...], path: str) -> str:
+    hint = without_none(hint)
+    if typing.get_origin(hint) is Annotated:
+        told = next((each for each in typing.get_args(hint)[1:] if isinstance(each, str)), None)
+        try:
+            return _type_of(typing.get_args(hint)[0], around, path) if told is None else str(parse_type(told))
+        except ValueError as error:
+            raise ValueError(f"{path}: {str(error).removeprefix('the type: ')}") from error
+    if hint in around:
+        raise ValueError(f"{path}: {hint.__name__} would be a part of itself")
+    if isinstance(hint, type) and hint in _FIELD_TYPES:
+        return _FIELD_TYPES[hint]
+    if isinstance(hint, type) and hint.__module__.partition(".")[0] == "pyarrow" and hint.__name__ in _ARROW_TYPES:
+        return _ARROW_TYPES[hint.__name__]
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        if issubclass(hint, int | str):
+            return "bigint" if issubclass(hint, int) else "string"
+        raise ValueError(f"{path}: {hint.__name__} is no IntEnum and no StrEnum")
+    match typing.get_origin(hint), typing.get_args(hint):
+        case kind, (element,) if kind is list:
+            return f"array<{_type_of(element, around, f'{path}[]')}>"
+        case kind, (key, value) if kind is dict and key is str:
+            return f"map<string, {_type_of(value, around, f'{path}[]')}>"
+    if _has_fields(hint):
+        fields = _fields_of(hint, around)
+        return f"struct<{', '.join(f'{name} {of_field}' for name, of_field in fields.items())}>"
+    raise ValueError(f"{path}: {_ADVICE.get(hint, f'{_shown(hint)} has no type in Spark’s DDL')}")
+
+
+def _hints(cls: Any) -> dict[str, Any]:
+    """The annotations of the fields of a class."""
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise ValueError(f"{cls.__name__}: an annotation cannot be read: {error}") from error
+    if is_record_class(cls):
+        return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    return hints
+
+
+def _bare(hint: Any) -> Any:
+    hint = without_none(hint)
+    return without_none(typing.get_args(hint)[0]) if typing.get_origin(hint) is Annotated else hint
+
+
+def _shown(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+
+
+# -- the objects of a class
+
+
+@dataclass(frozen=True)
+class RecordClass:
+    """Makes objects of a dataclass of the values of records.
+
+    The annotations are read where the function is declared, so that a worker need not find their names.
+
+    Attributes:
+        cls: The dataclass.
+        parts: What each field is made of.
+    """
+
+    cls: type
+    parts: tuple[tuple[str, _Part], ...]
+
+    @classmethod
+    def of(cls, record: type) -> RecordClass:
+        """Return what makes objects of a class.
+
+        Args:
+            record: A dataclass.
+
+        Raises:
+            ValueError: A field has no type in Spark's DDL.
+        """
+        schema_of(record)  # raises where there is none
+        hints = _hints(record)
+        given = [each for each in dataclasses.fields(record) if each.init]
+        return cls(record, tuple((each.name, _part(hints[each.name], each)) for each in given))
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The fields without which there is no object."""
+        return tuple(name for name, part in self.parts if not part.is_optional and not part.has_default)
+
+    def read(self, value: Any, path: str = "") -> Any:
+        """Return the object of a value.
+
+        Args:
+            value: Has the fields as attributes. An object of the class is returned as it is.
+            path: What the name of a field begins with in an error.
+
+        Raises:
+            ValueError: A field is null that may not be, or is none of its enumeration.
+        """
+        if isinstance(value, self.cls):
+            return value
+        given = {}
+        for name, part in self.parts:
+            item = getattr(value, name, None)
+            if item is None and not part.is_optional and part.has_default:
+                continue
+            given[name] = part.read(item, f"{path}{name}")
+        made = self.cls(**given)
+        if hasattr(value, "record") and hasattr(made, "__dict__"):
+            vars(made).setdefault("record", value.record)  # key, timestamp and so on, also of a frozen class
+        return made
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One field, or an element of a list or of a map.
+
+    Attributes:
+        is_optional: Whether it may be None.
+        has_default: Whether the class has a value for a field that is absent or null.
+        enumeration: The class of its values; None for another field.
+        record: Makes its objects; None for another field.
+        element: The elements of a list or of a map; None for another field.
+    """
+
+    is_optional: bool
+    has_default: bool = False
+    enumeration: Callable[[Any], Any] | None = None
+    record: RecordClass | None = None
+    element: _Part | None = None
+
+    def read(self, item: Any, path: str) -> Any:
+        if item is None:
+            if self.is_optional:
+                return None
+            raise ValueError(f"{path} is null, and its annotation has no None")
+        if self.enumeration is not None:
+            return self.enumeration(item)
+        if self.record is not None:
+            return self.record.read(item, f"{path}.")
+        if self.element is not None and isinstance(item, Mapping):
+            return {key: self.element.read(each, f"{path}[{key!r}]") for key, each in item.items()}
+        if self.element is not None:
+            return [self.element.read(each, f"{path}[{place}]") for place, each in enumerate(item)]
+        return item
+
+
+def _part(hint: Any, of_field: dataclasses.Field[Any] | None = None) -> _Part:
+    bare = _bare(hint)
+    inner = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+    is_optional = without_none(inner) is not inner
+    has_default = of_field is not None and (of_field.default, of_field.default_factory) != (MISSING, MISSING)
+    elements = typing.get_args(bare)
+    return _Part(
+        is_optional,
+        has_default,
+        bare if isinstance(bare, type) and issubclass(bare, Enum) else None,
+        RecordClass.of(bare) if is_record_class(bare) else None,
+        _part(elements[-1]) if typing.get_origin(bare) in (list, dict) else None,
+    )
