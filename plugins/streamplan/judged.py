@@ -16,7 +16,6 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, InitVar, dataclass, is_dataclass
-from datetime import timedelta
 from difflib import get_close_matches
 from functools import cache, wraps
 from pathlib import Path
@@ -611,8 +610,6 @@ def _advice(value: Any, hint: Any, part: str) -> str:
             return f"Write it as a text: {str(value).lower()!r}"
         case int() | float() if str in kinds and part:
             return f"Write it as a text: {str(value)!r}"
-        case timedelta() if str in kinds:
-            return f"Write a duration as a text: {_duration(value)!r}"
         case bytes() if str in kinds:
             return f"Write it as a text: {value.decode(errors='replace')!r}"
         case Mapping() if str in kinds and value and all(isinstance(each, str) for each in value.values()):
@@ -634,11 +631,3 @@ def _advice(value: Any, hint: Any, part: str) -> str:
     if str in kinds and callable(value) and not isinstance(value, type):
         return "Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it"
     return ""
-
-
-def _duration(value: timedelta) -> str:
-    seconds = int(value.total_seconds())
-    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds and seconds % size == 0:
-            return f"{seconds // size} {unit}{'' if seconds == size else 's'}"
-    return f"{seconds} seconds"

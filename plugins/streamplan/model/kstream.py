@@ -81,11 +81,13 @@ from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
 from streamplan.model.windows import (
     MOST_WINDOWS_OF_RECORD,
+    Duration,
     JoinWindows,
     OnWindowClose,
     SessionWindows,
     TimeWindows,
     duration_ms,
+    duration_text,
 )
 from streamplan.model.words import answers_words, operations_of
 from streamplan.serdes.json import Json
@@ -856,7 +858,7 @@ class KStream(_Declared[K, V]):
         schema: str | None = None,
         timer: str | None = None,
         timer_type: Literal["STREAM_TIME"] = STREAM_TIME,
-        ttl: str | None = None,
+        ttl: Duration | None = None,
         on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
@@ -894,9 +896,11 @@ class KStream(_Declared[K, V]):
             self._graph.fault(f"process: {processor.__name__} has no process", "Write a subclass with this method")
         held = self._state_of(state)
         self._judge_timer(processor, held, timer, timer_type)
+        kept_for = None
         if ttl is not None:
             try:
-                duration = duration_ms(ttl)
+                kept_for = duration_text(ttl)
+                duration = duration_ms(kept_for)
             except ValueError as error:
                 self._graph.fault(f"process: ttl: {error}", "For example ttl='7 days'")
             else:
@@ -912,7 +916,10 @@ class KStream(_Declared[K, V]):
             replace(function, call=processor.process), schema, "process", each=True, timer_call=processor.on_timer
         )
         store_name = self._graph.store_name(store, "")
-        operation = Process(function, store_name, tuple((held or {}).items()), tuple((made or {}).items()), timer, ttl)
+        fields_held, fields_made = tuple((held or {}).items()), tuple((made or {}).items())
+        operation = Process(function, store_name, fields_held, fields_made, timer, kept_for)
+            function, store_name, tuple((held or {}).items()), tuple((made or {}).items()), timer, kept_for
+        )
         if name is None:
             name = self._graph.generate_name("KSTREAM-PROCESSOR-")
         elif fault := name_fault(name):  # the library draws no number for a processor with a name

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 from streamplan.judged import judged_constructor
 from streamplan.model.words import NoBuilder, no_builder
 
 _UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+Duration: TypeAlias = str | timedelta
+"""A duration as a declaration has it: ``"5 minutes"``, or ``timedelta(minutes=5)``."""
+
 _DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
 
 WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS = _UNITS_MS["day"]
@@ -28,6 +32,29 @@ def duration_ms(text: str) -> int:
     return int(duration[1]) * _UNITS_MS[duration[2]]
 
 
+def duration_text(duration: Duration) -> str:
+    """Return a duration as a text. The text of a timedelta is in the largest unit of which it is a whole number.
+
+    So ``timedelta(minutes=5)`` is the same as ``"5 minutes"``, also for names and checkpoints.
+
+    Args:
+        duration: A text is returned as it is.
+
+    Raises:
+        ValueError: The duration is negative, or no whole number of milliseconds.
+    """
+    if isinstance(duration, str):
+        return duration
+    count, rest = divmod(duration, timedelta(milliseconds=1))
+    if rest or count < 0:
+        wrong = "is negative" if count < 0 else "is no whole number of milliseconds"
+        raise ValueError(f"a timedelta of {duration.total_seconds():g} seconds {wrong}")
+    units = reversed(_UNITS_MS.items())
+    unit, size = next((unit, size) for unit, size in units if count % size == 0)
+    number = count // size
+    return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
 MOST_WINDOWS_OF_RECORD = 20_000
 """How many hopping windows may overlap. Each record writes an update of each window that it is in, all in one
 transaction."""
@@ -35,6 +62,19 @@ transaction."""
 
 class _Written(metaclass=NoBuilder):
     """What is written at once, with its constructor."""
+
+    def _hold(self, **durations: Duration | None) -> None:
+        """Set the fields of a frozen object: each duration as its text."""
+        for name, duration in durations.items():
+            try:
+                self.__dict__[name] = None if duration is None else duration_text(duration)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+
+    def __dir__(self) -> list[str]:
+        """What is declared, and what Python has."""
+        fields = getattr(type(self), "__dataclass_fields__", ())
+        return [name for name in object.__dir__(self) if name.startswith("__") or name in fields]
 
     if not TYPE_CHECKING:
 
@@ -74,7 +114,7 @@ class TimeWindows(_Windows):
     several of them. No window begins before the epoch (``TimeWindows.windowsFor``).
 
     Attributes:
-        size: A duration, as ``"1 minute"``.
+        size: A duration, as ``"1 minute"`` or ``timedelta(minutes=1)``.
         grace: A duration. A window takes late records until the newest record is later than its end by ``grace``. The
             default is a day, which was the default of Kafka Streams before 3.0.
         advance: A duration: how much later the next window begins (``TimeWindows.advanceBy``). None for tumbling
@@ -84,6 +124,9 @@ class TimeWindows(_Windows):
     size: str
     grace: str = "1 day"
     advance: str | None = None
+
+    def __init__(self, size: Duration, grace: Duration = "1 day", advance: Duration | None = None) -> None:
+        self._hold(size=size, grace=grace, advance=advance)
 
     def __repr__(self) -> str:
         """The text is part of a checkpoint's identity. That of tumbling windows is older than hopping ones."""
@@ -135,6 +178,9 @@ class SessionWindows(_Windows):
     inactivity_gap: str
     grace: str = "1 day"
 
+    def __init__(self, inactivity_gap: Duration, grace: Duration = "1 day") -> None:
+        self._hold(inactivity_gap=inactivity_gap, grace=grace)
+
     @property
     def inactivity_gap_ms(self) -> int:
         """The gap in ms. Raises ValueError where it is no duration."""
@@ -162,6 +208,9 @@ class OnWindowClose(_Written):
     """
 
     idle: str | None = None
+
+    def __init__(self, idle: Duration | None = None) -> None:
+        self._hold(idle=idle)
 
     @property
     def idle_ms(self) -> int | None:
@@ -191,6 +240,15 @@ class JoinWindows(_Windows):
     grace: str = "1 day"
     before: str | None = None
     after: str | None = None
+
+    def __init__(
+        self,
+        difference: Duration,
+        grace: Duration = "1 day",
+        before: Duration | None = None,
+        after: Duration | None = None,
+    ) -> None:
+        self._hold(difference=difference, grace=grace, before=before, after=after)
 
     @property
     def before_ms(self) -> int:

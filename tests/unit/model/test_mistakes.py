@@ -291,10 +291,10 @@ grouped.windowed_by(TimeWindows)
 → 1: windowed_by: the class TimeWindows is neither a TimeWindows nor a SessionWindows. For example TimeWindows('1 minute'), or SessionWindows('5 minutes')
 
 grouped.windowed_by(TimeWindows(60))
-→ 1: TimeWindows: size is the number 60; it takes a text. For example TimeWindows("1 minute")
+→ 1: TimeWindows: size is the number 60; it takes a text or a timedelta. For example TimeWindows("1 minute")
 
-grouped.windowed_by(TimeWindows(timedelta(minutes=5)))
-→ 1: TimeWindows: size is a timedelta; it takes a text. Write a duration as a text: '5 minutes'
+grouped.windowed_by(TimeWindows(timedelta(minutes=-5)))
+→ 1: TimeWindows: size: a timedelta of -300 seconds is negative. For example TimeWindows("1 minute")
 
 grouped.windowed_by(TimeWindows("5 minutes", advance_by="1 minute"))
 → 1: TimeWindows: there is no argument 'advance_by'. Write advance='1 minute'
