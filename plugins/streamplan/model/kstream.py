@@ -375,7 +375,7 @@ class _Declared(Generic[K, V]):
             required, cls = classes[0].required, classes[0].cls
             if missing := [name for name in required if name not in self._fields]:
                 self._graph.fault(
-                    f"{operation}: {function_name(call)} takes a {cls.__name__}, and the value has no field "
+                    f"{operation}: {function_name(call)} takes an object of {cls.__name__}, and the value has no field "
                     f"{', '.join(missing)}",
                     f"It has: {', '.join(self._fields)}. Give {cls.__name__}.{missing[0]} a default, or the stream the "
                     "field",
@@ -918,8 +918,6 @@ class KStream(_Declared[K, V]):
         store_name = self._graph.store_name(store, "")
         fields_held, fields_made = tuple((held or {}).items()), tuple((made or {}).items())
         operation = Process(function, store_name, fields_held, fields_made, timer, kept_for)
-            function, store_name, tuple((held or {}).items()), tuple((made or {}).items()), timer, kept_for
-        )
         if name is None:
             name = self._graph.generate_name("KSTREAM-PROCESSOR-")
         elif fault := name_fault(name):  # the library draws no number for a processor with a name

@@ -151,7 +151,7 @@ def _type_of(hint: Any, around: tuple[Any, ...], path: str) -> str:
     if _has_fields(hint):
         fields = _fields_of(hint, around)
         return f"struct<{', '.join(f'{name} {of_field}' for name, of_field in fields.items())}>"
-    raise ValueError(f"{path}: {_ADVICE.get(hint, f'{_shown(hint)} has no type in Spark’s DDL')}")
+    raise ValueError(f"{path}: {_ADVICE.get(hint) or f'{_shown(hint)} is no type of a field'}")
 
 
 def _hints(cls: Any) -> dict[str, Any]:

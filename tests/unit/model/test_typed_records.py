@@ -1,0 +1,285 @@
+"""A dataclass is a schema, functions are given its objects, and a type checker sees what streams have."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum, StrEnum
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import pytest
+from streamplan import F, Json, KStream, Topology
+from streamplan.judged import mistakes_of
+from streamplan.model.functions import TakesRecords, given_classes
+from streamplan.model.operations import MapValuesFunction
+from streamplan.model.processor_topology import Processor
+from streamplan.serdes.record_classes import RecordClass
+
+from tests.support import typed_declaration
+from tests.support.typed_declaration import Line, Order, Product, Score, score
+
+ROOT = Path(__file__).parents[3]
+
+
+class Country(StrEnum):
+    GERMANY = "DE"
+    FRANCE = "FR"
+
+
+class Weight(Enum):
+    LIGHT = 0.5
+
+
+@dataclass
+class Everything:
+    text: str
+    small: Annotated[int, "int"]
+    large: int
+    ratio: float
+    sure: bool
+    at: datetime
+    day: date
+    price: Annotated[Decimal, "decimal(10,2)"]
+    product: Product
+    country: Country | None
+    line: Line
+    lines: list[Line]
+    counts: dict[str, int]
+    perhaps: str | None = None
+    chosen: int = 5
+    tags: list[str] = field(default_factory=list)
+
+
+EVERYTHING = (
+    "text string, small int, large bigint, ratio double, sure boolean, at timestamp, day date, price decimal(10,2), "
+    "product bigint, country string, line struct<sku string, price decimal(10,2)>, "
+    "lines array<struct<sku string, price decimal(10,2)>>, counts map<string, bigint>, perhaps string, chosen bigint, "
+    "tags array<string>"
+)
+ALLOWED = {"product": {0: "JACKETS", 1: "SHIRTS"}, "country": {"DE": "GERMANY", "FR": "FRANCE"}}
+
+
+def test_a_json_of_a_dataclass_is_equal_to_that_of_a_text() -> None:
+    by_class, by_text = Json(Everything), Json(EVERYTHING, allowed=ALLOWED)
+    assert by_class == by_text
+    assert repr(by_class) == repr(by_text), "checkpoints have this text"
+    assert by_class.fields == by_text.fields
+    assert Json(Everything, allowed={"sure": {True: "yes"}}).allowed == {**ALLOWED, "sure": {True: "yes"}}
+
+
+@dataclass
+class OfBytes:
+    photo: bytes
+
+
+@dataclass
+class OfDecimal:
+    price: Decimal
+
+
+@dataclass
+class OfList:
+    tags: list
+
+
+@dataclass
+class OfWeight:
+    weight: Weight
+
+
+@dataclass
+class OfItself:
+    parent: OfItself | None
+
+
+@dataclass
+class OfUnion:
+    id: int | str
+
+
+@dataclass
+class OfWrongType:
+    price: Annotated[Decimal, "decimal(99,2)"]
+
+
+@pytest.mark.parametrize(
+    ("cls", "told"),
+    [
+        (dict, "dict is no dataclass with annotated fields"),
+        (OfBytes, "OfBytes.photo: JSON has no bytes: write str, for a text such as Base64"),
+        (
+            OfDecimal,
+            "OfDecimal.price: a Decimal does not tell its digits: write Annotated[Decimal, 'decimal(10,2)']",
+        ),
+        (OfList, "OfList.tags: a list does not tell its elements: write list[str]"),
+        (OfWeight, "OfWeight.weight: Weight is no IntEnum and no StrEnum"),
+        (OfItself, "OfItself.parent: OfItself would be a part of itself"),
+        (OfUnion, "OfUnion.id: int | str is no type of a field"),
+        (OfWrongType, "OfWrongType.price: write a decimal with its digits, at most 38: decimal(10,2)"),
+    ],
+)
+def test_a_class_that_is_no_schema_is_told_with_what_to_write(cls: type, told: str) -> None:
+    (mistake,) = mistakes_of(Json(cls))
+    assert mistake.message == f"Json: {told}"
+    assert Path(mistake.location.file).name == "test_typed_records.py"
+
+
+def value(**changes: Any) -> SimpleNamespace:
+    """A value as a function is given it."""
+    fields = {
+        "text": "a", "small": 1, "large": 2, "ratio": 0.5, "sure": True, "at": datetime(2026, 1, 1, tzinfo=UTC),
+        "day": date(2026, 1, 1), "price": Decimal("1.50"), "product": 1, "country": None,
+        "line": SimpleNamespace(sku="s", price=Decimal(1)), "lines": [SimpleNamespace(sku="t", price=Decimal(2))],
+        "counts": {"x": 1}, "perhaps": None, "chosen": None, "tags": None, "record": SimpleNamespace(key="k"),
+    }  # fmt: skip
+    return SimpleNamespace(**{**fields, **changes})
+
+
+def test_a_value_becomes_an_object_of_its_class_with_its_parts() -> None:
+    made = RecordClass.of(Everything).read(value(country="FR"))
+    assert made == Everything(
+        "a", 1, 2, 0.5, True, datetime(2026, 1, 1, tzinfo=UTC), date(2026, 1, 1), Decimal("1.50"), Product.SHIRTS,
+        Country.FRANCE, Line("s", Decimal(1)), [Line("t", Decimal(2))], {"x": 1},
+    )  # fmt: skip
+    assert made.product is Product.SHIRTS
+    assert (made.chosen, made.tags) == (5, []), "a field that is null has the default of the class"
+    assert made.record.key == "k", "key, timestamp and topic are where they are without a class"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"text": None}, "text is null, and its annotation has no None"),
+        ({"line": SimpleNamespace(sku=None, price=Decimal(1))}, "line.sku is null"),
+        ({"lines": [SimpleNamespace(sku="t", price=None)]}, r"lines\[0\].price is null"),
+        ({"counts": {"x": None}}, r"counts\['x'\] is null"),
+        ({"product": 7}, "7 is not a valid Product"),
+    ],
+)
+def test_a_value_that_is_no_object_of_the_class_is_an_error_of_its_record(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        RecordClass.of(Everything).read(value(**changes))
+
+
+def annotated(order: Order) -> None: ...
+def of_another(line: Line) -> None: ...
+def of_anything(order: Any) -> None: ...
+def without(order) -> None: ...  # type: ignore[no-untyped-def]
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [(annotated, Order), (of_another, Line), (of_anything, None), (without, Order), (lambda order: order, Order)],
+)
+def test_an_annotation_or_the_stream_says_what_a_function_is_given(function: Callable[..., Any], given: Any) -> None:
+    assert given_classes(function, (Order,)) == (given,)
+
+
+def test_the_class_of_the_values_goes_along_with_the_stream() -> None:
+    topology = Topology("app")
+    orders = topology.stream("orders", value=Json(Order))
+    scores = orders.filter("product = 0").map_values(score)
+    of_scores = [
+        scores.peek(print), scores.repartition(), scores.select_key("id"), scores.merge(scores.filter("risk > 1")),
+        scores.to_table().to_stream(), scores.group_by_key().reduce().to_stream(),
+        scores.split(name="s-").default_branch(name="all")["s-all"],
+    ]  # fmt: skip
+    assert {stream._record_class for stream in of_scores} == {Score}
+    customers = topology.table("customers", value=Json("name string"))
+    of_none = [scores.map_values(risk=F.risk), scores.join(customers), scores.group_by_key().count().to_stream()]
+    assert {stream._record_class for stream in of_none} == {None}
+    assert topology.faults == ()
+
+
+def test_a_function_keeps_its_name_and_is_wrapped_only_where_it_takes_an_object() -> None:
+    topology = Topology("app")
+    orders = topology.stream(
+        "orders",
+        value=Json("id string, product int, at timestamp, lines array<struct<sku: string, price: decimal(10,2)>>"),
+    )
+    orders.map_values(score)
+    orders.map_values(lambda order: {"id": order.id}, schema="id string")
+    operations = [node.operation for node in topology.processors.nodes if isinstance(node, Processor)]
+    assert all(isinstance(operation, MapValuesFunction) for operation in operations)
+    of_objects, of_values = (operation.function for operation in operations)  # type: ignore[union-attr]
+    assert of_objects.name == "tests.support.typed_declaration.score"
+    assert isinstance(of_objects.call, TakesRecords)
+    assert of_objects.call.__code__ is score.__code__, "a reason names the line of the function"
+    assert not isinstance(of_values.call, TakesRecords)
+
+
+def faults(declare: Callable[[KStream], Any]) -> list[str]:
+    topology = Topology("app")
+    declare(topology.stream("orders", value=Json("id string, amount bigint")))
+    return [f"{fault.message}. {fault.hint}" for fault in topology.faults]
+
+
+@pytest.mark.parametrize(
+    ("declare", "told"),
+    [
+        (
+            lambda stream: stream.map_values(score),
+            "map_values: tests.support.typed_declaration.score takes an object of Order, and the value has no field product, at, "
+            "lines. It has: id, amount. Give Order.product a default, or the stream the field",
+        ),
+        (
+            lambda stream: stream.filter(takes_bytes),
+            "filter: test_typed_records.takes_bytes: OfBytes.photo: JSON has no bytes: write str, for a text such as "
+            "Base64. Annotate its parameter with Any",
+        ),
+    ],
+)
+def test_a_function_that_cannot_be_given_its_class_is_told(declare: Callable[..., Any], told: str) -> None:
+    assert [fault.replace(f"{__name__}.", "test_typed_records.") for fault in faults(declare)] == [told]
+
+
+def takes_bytes(photo: OfBytes) -> bool:
+    return bool(photo)
+
+
+# -- type checkers
+
+WRONG = """
+from streamplan import F, Json, KStream, Topology
+from tests.support.typed_declaration import Line, Order, Score, score
+
+def of_line(line: Line) -> Score: ...
+
+topology = Topology("wrong")
+orders = topology.stream("orders", value=Json(Order))
+orders.map_values(of_line)
+orders.filter(lambda order: order.nme == "x")
+orders.map_values(score, on_error="skip")
+orders.map_values(total="price * count")
+orders.groupBy("id")
+orders.filter(F.amount > 0).graph
+scores: KStream[str, Score] = orders
+orders.map_values(score).filter(lambda one: one.note)
+import streamplan
+streamplan.KStreem
+"""
+
+
+def judged_by_mypy(*files: str, cache: Path) -> list[str]:
+    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--follow-imports=silent"]
+    command += ["--cache-dir", str(cache), "--no-error-summary", "--disable-error-code=empty-body", *files]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600).stdout.splitlines()
+
+
+def test_a_type_checker_sees_what_streams_have_and_what_is_wrong(tmp_path: Path) -> None:
+    assert typed_declaration.topology.faults == ()
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(WRONG)
+    told = judged_by_mypy(typed_declaration.__file__, str(wrong), cache=tmp_path)
+    errors = [line.removeprefix(f"{wrong}:") for line in told if ": error: " in line]
+    assert [error.partition(":")[0] for error in errors] == [
+        str(number)
+        for number, line in enumerate(WRONG.splitlines(), 1)
+        if line.startswith(("orders.", "scores:", "streamplan."))
+    ], told
