@@ -106,7 +106,10 @@ class BrokenPipeline:
 
 
 def registered_pipelines() -> tuple[Pipeline, ...]:
-    """Every registered pipeline that can be used. What cannot is in :func:`broken_pipelines`."""
+    """Every registered pipeline that can be used. What cannot is in :func:`broken_pipelines`.
+
+    Example: ``[pipeline.name for pipeline in registered_pipelines()]``
+    """
     return _look_up()[0]
 
 
@@ -122,6 +125,8 @@ def pipeline_named(name: str) -> Pipeline:
     """The registered pipeline of that name.
 
     A module that cannot be imported does not hide the pipelines of the others.
+
+    Example: ``pipeline_named("orders").topology.describe()``
 
     Raises:
         Refused: No pipeline has the name, or several have it. The error lists the names there are with the nearest

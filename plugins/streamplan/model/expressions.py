@@ -62,7 +62,7 @@ class Expression:
     Its operators are ``+ - * / %``, ``== != < <= > >=``, and ``& | ~`` for and, or, not. A part of a field is an
     attribute, ``F.customer.name``, or in brackets, ``F.customer["odd name"]``, ``F.tags[0]``.
 
-    Example: ``orders.filter((F.amount > 0) & F.customer.name.is_not_null())``
+    Example: ``orders.filter((F.amount > 0) & F.address.city.is_not_null())``
     """
 
     _told_as_text = True

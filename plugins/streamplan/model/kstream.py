@@ -435,6 +435,13 @@ class _Declared(Generic[K, V]):
 class KStream(_Declared[K, V]):
     """A stream of records.
 
+    Example::
+
+        def large(orders: KStream) -> KStream:
+            return orders.filter(F.amount > 100)
+
+    ``KStream[str, Order]`` is a stream of keys that are texts and of values of the dataclass ``Order``.
+
     Attributes:
         _repartition_required: The key has changed since the records were last placed by it, so that a grouping or a
             join needs a repartition topic.
@@ -1567,6 +1574,8 @@ class _Branches(dict[str, KStream[Any, Any]]):
 class BranchedKStream(Generic[K, V]):
     """A stream that is divided among branches.
 
+    Example: ``stream.split(name="orders-").branch("amount > 100", name="large").no_default_branch()``
+
     The conditions of the branches are computed for each branch: for the same record they have to give the same.
     """
 
@@ -1623,7 +1632,10 @@ class BranchedKStream(Generic[K, V]):
         return self._branches
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
-        """Return all branches, as :meth:`default_branch` does. What no branch takes is not passed."""
+        """Return all branches, as :meth:`default_branch` does. What no branch takes is not passed.
+
+        Example: ``stream.split(name="orders-").branch("amount > 100", name="large").no_default_branch()``
+        """
         return self._branches
 
     def _add(self, number: int, name: str | None) -> None:
@@ -1643,7 +1655,10 @@ class BranchedKStream(Generic[K, V]):
 @judged
 @dataclass(frozen=True, eq=False, repr=False)
 class KGroupedStream(_Grouped[K, V]):
-    """A stream that is grouped by its key."""
+    """A stream that is grouped by its key.
+
+    Example: ``stream.group_by("country").count()``
+    """
 
     def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedKStream[K, V]:
         """Aggregate each key anew in each window, or in each session.
@@ -1662,7 +1677,7 @@ class KGroupedStream(_Grouped[K, V]):
     def cogroup(self, value: Mapping[str, Text] = NO_FIELDS, **fields: Expression) -> CogroupedKStream[K]:
         """Fold the records of this stream and of others into one store. Name the others with ``cogroup`` of the result.
 
-        Example: ``clicks.cogroup({"clicks": "count(*)"}).cogroup(orders, {"spent": "sum(amount)"}).aggregate()``
+        Example: ``clicks.cogroup({"clicks": "count(*)"}).cogroup(grouped, {"spent": "sum(amount)"}).aggregate()``
 
         Args:
             value: The fields of the result that this stream is folded into: as for :meth:`aggregate`.
@@ -1840,7 +1855,10 @@ class KGroupedStream(_Grouped[K, V]):
 @judged
 @dataclass(frozen=True, eq=False, repr=False)
 class WindowedKStream(_Grouped[K, V]):
-    """A grouped stream that is aggregated anew in each window (``TimeWindowedKStream``, ``SessionWindowedKStream``)."""
+    """A grouped stream that is aggregated anew in each window (``TimeWindowedKStream``, ``SessionWindowedKStream``).
+
+    Example: ``stream.group_by_key().windowed_by(TimeWindows("1 minute")).count()``
+    """
 
     def emit_strategy(self, strategy: OnWindowClose) -> WindowedKStream[K, V]:
         """Say when the results of windows are passed. Without it every update is.
@@ -1868,7 +1886,10 @@ class WindowedKStream(_Grouped[K, V]):
         return replace(self, _final=True, _idle_ms=idle_ms)
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
-        """Count as :meth:`KGroupedStream.count` does, for each key and window."""
+        """Count as :meth:`KGroupedStream.count` does, for each key and window.
+
+        Example: ``grouped.windowed_by(TimeWindows("1 minute")).count(store="per-minute")``
+        """
         return self._count(store, name)
 
     def aggregate(
@@ -1882,6 +1903,8 @@ class WindowedKStream(_Grouped[K, V]):
         **fields: Expression,
     ) -> KTable[K, Any]:
         """Aggregate as :meth:`KGroupedStream.aggregate` does, for each key and window. Python functions are refused.
+
+        Example: ``grouped.windowed_by(TimeWindows("1 minute")).aggregate({"total": "sum(amount)"})``
 
         Args:
             value: The fields of the result: name to one call of an aggregate function.
@@ -1906,6 +1929,8 @@ class WindowedKStream(_Grouped[K, V]):
 @dataclass(frozen=True, eq=False, repr=False)
 class CogroupedKStream(_Declared[K, Any], Generic[K]):
     """Several grouped streams with keys of one kind, whose records are folded into one store.
+
+    Example: ``clicks.cogroup({"clicks": "count(*)"}).aggregate()``
 
     Attributes:
         _streams: The streams, each with what its records are folded into.
@@ -2021,6 +2046,8 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
 class WindowedCogroupedKStream(Generic[K]):
     """Several grouped streams that are aggregated anew in each window.
 
+    Example: ``cogrouped.windowed_by(SessionWindows("5 minutes")).aggregate(store="per-session")``
+
     These are ``TimeWindowedCogroupedKStream`` and ``SessionWindowedCogroupedKStream``.
     """
 
@@ -2038,7 +2065,10 @@ class WindowedCogroupedKStream(Generic[K]):
         return self._cogrouped._mistaken(mistakes, operation, returns)
 
     def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
-        """Aggregate as :meth:`CogroupedKStream.aggregate` does, for each key and window."""
+        """Aggregate as :meth:`CogroupedKStream.aggregate` does, for each key and window.
+
+        Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
+        """
         return self._cogrouped.aggregate(store=store, name=name)
 
 
@@ -2047,6 +2077,11 @@ class WindowedCogroupedKStream(Generic[K]):
 @dataclass(frozen=True, eq=False, repr=False)
 class KTable(_Declared[K, V]):
     """A table: the last value of each key.
+
+    Example::
+
+        def in_lyon(customers: KTable) -> KTable:
+            return customers.filter(F.city == "Lyon")
 
     Attributes:
         _store: The name of its state store. A joined table may have none.

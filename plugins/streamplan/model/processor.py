@@ -21,6 +21,12 @@ WALL_CLOCK_TIME: Final = "WALL_CLOCK_TIME"
 class Record:
     """A record as a processor is given it.
 
+    Example::
+
+        class Copier(Processor):
+            def process(self, record: Record, store: KeyValueStore) -> list[dict[str, str]]:
+                return [{"key": record.key, "country": record.value.country}]
+
     Attributes:
         key: Its key: a text, or a number or bytes where its serde is of these.
         value: The fields of its value as attributes; None for a null value.
@@ -39,7 +45,15 @@ class Record:
 
 
 class KeyValueStore(ABC):
-    """The value that a state store has for one key."""
+    """The value that a state store has for one key.
+
+    Example::
+
+        class Counter(Processor):
+            def process(self, record: Record, store: KeyValueStore) -> None:
+                before = store.get()
+                store.put({"n": 1 if before is None else before.n + 1})
+    """
 
     @property
     @abstractmethod
@@ -70,6 +84,17 @@ class KeyValueStore(ABC):
 
 class Processor:
     """What is done with each record of a stream (``org.apache.kafka.streams.processor.api.Processor``).
+
+    Example::
+
+        class Numbered(Processor):
+            def process(self, record: Record, store: KeyValueStore) -> list[dict[str, int]]:
+                before = store.get()
+                number = 1 if before is None else before.n + 1
+                store.put({"n": number})
+                return [{"number": number}]
+
+        stream.process(Numbered, store="numbers", state="n bigint", schema="number bigint")
 
     A subclass is given to :meth:`streamplan.model.kstream.KStream.process`. One object of it is made for each stream
     task and micro-batch. So what it remembers belongs into the store, and not into its attributes.

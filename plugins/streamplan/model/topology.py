@@ -448,5 +448,8 @@ class Topology:
         return f"{self.application_id}-dead-letter"
 
     def describe(self) -> str:
-        """What ``Topology.describe().toString()`` prints."""
+        """What ``Topology.describe().toString()`` prints.
+
+        Example: ``print(topology.describe())``
+        """
         return describe(self.processors)

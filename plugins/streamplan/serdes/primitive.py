@@ -199,7 +199,8 @@ class Primitive(Generic[K]):
 class String(Primitive[str]):
     """A text in UTF-8, as ``StringSerializer`` writes it by default.
 
-    Example: ``topology.stream("lines", value=String()).flat_map("split(value, ' ')", key="element", value=…)``
+    Example: ``topology.stream("lines", value=String()).flat_map("split(value, ' ')", key="element", value={"word":
+    "element"})``
 
     A value that is not UTF-8 is rejected. ``StringDeserializer`` puts a replacement character in its place.
     """
@@ -265,7 +266,10 @@ class _Number(Primitive[K]):
 @judged_constructor
 @dataclass(frozen=True)
 class Integer(_Number[int]):
-    """A whole number in 4 bytes, as ``IntegerSerializer`` writes it."""
+    """A whole number in 4 bytes, as ``IntegerSerializer`` writes it.
+
+    Example: ``topology.stream("readings", value=Integer()).filter("value > 0")``
+    """
 
     field_type: ClassVar[str] = "int"
     key_type: ClassVar[str] = "int"
@@ -275,7 +279,10 @@ class Integer(_Number[int]):
 @judged_constructor
 @dataclass(frozen=True)
 class Long(_Number[int]):
-    """A whole number in 8 bytes, as ``LongSerializer`` writes it: the value of a count, for example."""
+    """A whole number in 8 bytes, as ``LongSerializer`` writes it: the value of a count, for example.
+
+    Example: ``stream.select_key("amount", key_serde=Long())``
+    """
 
     field_type: ClassVar[str] = "bigint"
     key_type: ClassVar[str] = "long"
@@ -285,7 +292,10 @@ class Long(_Number[int]):
 @judged_constructor
 @dataclass(frozen=True)
 class Double(_Number[float]):
-    """A floating-point number in 8 bytes, as ``DoubleSerializer`` writes it. NaN and the infinities are rejected."""
+    """A floating-point number in 8 bytes, as ``DoubleSerializer`` writes it. NaN and the infinities are rejected.
+
+    Example: ``topology.stream("temperatures", value=Double()).filter("value > 30")``
+    """
 
     field_type: ClassVar[str] = "double"
     key_type: ClassVar[str] = "double"
@@ -300,6 +310,8 @@ class Double(_Number[float]):
 @dataclass(frozen=True)
 class UUID(Primitive[str]):
     """A UUID as text of 36 characters, as ``UUIDSerializer`` writes it. Expressions see text in lower case.
+
+    Example: ``topology.stream("clicks", value=Json("page string"), key_serde=UUID())``
 
     Text that has another form is rejected.
     """
@@ -339,6 +351,8 @@ class UUID(Primitive[str]):
 @dataclass(frozen=True)
 class Bytes(Primitive[bytes]):
     """Any bytes, as ``ByteArraySerializer`` and ``BytesSerializer`` write them.
+
+    Example: ``topology.stream("images", value=Bytes()).to("copied")``
 
     The field of such a value is binary. ``to(topic, value=Bytes())`` writes a new value with a binary field, which a
     repartition topic does not have.

@@ -55,6 +55,13 @@ class Undecodable(ValueError):
 class Serde(Protocol):
     """Reads and writes the values of a topic.
 
+    Example::
+
+        def fields_of(value: Serde) -> list[str]:
+            return [*value.fields]
+
+        fields_of(Json("id string, amount bigint"))
+
     An implementation is a frozen dataclass. So equal declarations are equal, ``repr()`` shows the whole declaration,
     and it can be pickled: Spark sends it to its workers. A method that needs pyarrow imports it, so that importing a
     declaration does not import pyarrow.

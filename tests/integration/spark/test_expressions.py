@@ -22,7 +22,8 @@ LITERALS: list[Any] = [
     Decimal("9" * 38), "", "a", "it's", '"', "back\\slash", "\\", "\\'", "\\n", "new\nline", "tab\t", "\x00", "%_\\%",
     "${env:HOME}", "${spark.app.name}", "$", "{}", "größe 漢字 🙂", "--", "/* no comment */", "`", "\\u0041", "'" * 5,
     b"", b"\x00\xff'", datetime(2026, 1, 31, 12, 30, 15, 123456, UTC), datetime(1, 1, 1, tzinfo=UTC),
-    datetime(9999, 12, 31, 23, 59, 59, 999999, UTC), datetime(1969, 12, 31, tzinfo=UTC), date(2026, 1, 31), date(1, 1, 1),
+    datetime(9999, 12, 31, 23, 59, 59, 999999, UTC), datetime(1969, 12, 31, tzinfo=UTC), date(2026, 1, 31),
+    date(1, 1, 1),
 ]  # fmt: skip
 
 Tree = tuple[Expression, Callable[[], Any]]

@@ -225,8 +225,8 @@ def faults(declare: Callable[[KStream], Any]) -> list[str]:
     [
         (
             lambda stream: stream.map_values(score),
-            "map_values: tests.support.typed_declaration.score takes an object of Order, and the value has no field product, at, "
-            "lines. It has: id, amount. Give Order.product a default, or the stream the field",
+            "map_values: tests.support.typed_declaration.score takes an object of Order, and the value has no "
+            "field product, at, lines. It has: id, amount. Give Order.product a default, or the stream the field",
         ),
         (
             lambda stream: stream.filter(takes_bytes),
