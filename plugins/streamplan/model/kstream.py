@@ -366,9 +366,8 @@ class _Declared(Generic[K, V]):
         for cls in given_classes(call, values):
             try:
                 classes.append(None if cls is None else RecordClass.of(cls))
-            except ValueError as error:
-                self._graph.fault(f"{operation}: {function_name(call)}: {error}", "Annotate its parameter with Any")
-                return call
+            except ValueError:  # an annotation that only a type checker can read, or a class that is a part of itself
+                classes.append(None)
         if not any(classes):
             return call
         if len(classes) == 1 and classes[0] is not None and self._fields is not None:
@@ -2516,9 +2515,8 @@ def extractor(
     (cls,) = given_classes(timestamp, (class_of(value),))
     try:
         takes = timestamp if cls is None else TakesRecords(timestamp, (RecordClass.of(cls),))
-    except ValueError as error:
-        graph.fault(f"{operation}: timestamp: {name}: {error}", "Annotate its parameter with Any")
-        return None
+    except ValueError:  # as for the other functions
+        takes = timestamp
     return PythonFunction(name, takes)
 
 

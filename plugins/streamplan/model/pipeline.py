@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from streamplan.errors import Refused
 from streamplan.judged import judged_constructor
@@ -199,7 +199,7 @@ class Pipeline:
     purge: bool = True
     repartition_from: Mapping[str, str] = field(default_factory=dict)
     upgrade_from: str | None = None
-    auto_offset_reset: str = EARLIEST
+    auto_offset_reset: Literal["earliest", "latest"] | str = EARLIEST
     kafka_conn_id: str = "kafka_default"
     spark_conn_id: str = "spark_default"
     partitions_of_others: Mapping[str, int] = field(default_factory=dict)

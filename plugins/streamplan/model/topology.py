@@ -84,6 +84,11 @@ class Topology:
         """The class and the application id."""
         return f"<Topology {self.application_id!r}>"
 
+    def __dir__(self) -> list[str]:
+        """What a declaration needs, and what Python has."""
+        words = ("application_id", "describe", "faults", "stream", "table")
+        return [name for name in object.__dir__(self) if name.startswith("__") or name in words]
+
     # -- declaring
 
     @overload

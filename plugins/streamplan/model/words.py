@@ -120,7 +120,7 @@ OTHER_CLASSES: Mapping[str, str] = {
     "KeyValue": "map('key', {'field': 'expression'})",
     "StreamingDataFrame": "KStream, which topology.stream returns",
     "State": "KeyValueStore",
-    "col": "the expression as a text: 'amount > 0'",
+    "col": "F.amount, with F of streamplan, or the expression as a text: 'amount > 0'",
     "expr": "the expression as a text: 'amount > 0'",
 }
 """Names of other libraries that are imported, and what to write here."""

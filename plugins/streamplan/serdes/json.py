@@ -101,9 +101,9 @@ class Json(Generic[V]):
     ) -> None:
         record_class = None
         if not isinstance(schema, str):
-            record_class = RecordClass.of(schema)
-            allowed = {**allowed_by(schema), **allowed}
-            schema = schema_of(schema)
+            cls, schema = schema, schema_of(schema)
+            record_class = RecordClass.of(cls)
+            allowed = {**allowed_by(cls), **allowed}
         given = {"schema": schema, "allowed": dict(allowed), "max_bytes": max_bytes, "record_class": record_class}
         self.__dict__.update(given)  # the class is frozen
         types = self.types

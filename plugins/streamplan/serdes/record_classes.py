@@ -192,19 +192,21 @@ class RecordClass:
     parts: tuple[tuple[str, _Part], ...]
 
     @classmethod
-    def of(cls, record: type) -> RecordClass:
+    def of(cls, record: type, around: tuple[type, ...] = ()) -> RecordClass:
         """Return what makes objects of a class.
 
         Args:
-            record: A dataclass.
+            record: A dataclass. A field whose annotation is none of the table is given what was read.
+            around: The classes that it is a part of.
 
         Raises:
-            ValueError: A field has no type in Spark's DDL.
+            ValueError: An annotation cannot be read, or the class is a part of itself.
         """
-        schema_of(record)  # raises where there is none
-        hints = _hints(record)
+        if record in around:
+            raise ValueError(f"{record.__name__} would be a part of itself")
+        hints, around = _hints(record), (*around, record)
         given = [each for each in dataclasses.fields(record) if each.init]
-        return cls(record, tuple((each.name, _part(hints[each.name], each)) for each in given))
+        return cls(record, tuple((each.name, _part(hints[each.name], around, each)) for each in given))
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -269,16 +271,16 @@ class _Part:
         return item
 
 
-def _part(hint: Any, of_field: dataclasses.Field[Any] | None = None) -> _Part:
+def _part(hint: Any, around: tuple[type, ...], of_field: dataclasses.Field[Any] | None = None) -> _Part:
     bare = _bare(hint)
     inner = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
-    is_optional = without_none(inner) is not inner
+    is_optional = type(None) in typing.get_args(inner) or inner is Any
     has_default = of_field is not None and (of_field.default, of_field.default_factory) != (MISSING, MISSING)
     elements = typing.get_args(bare)
     return _Part(
         is_optional,
         has_default,
         bare if isinstance(bare, type) and issubclass(bare, Enum) else None,
-        RecordClass.of(bare) if is_record_class(bare) else None,
-        _part(elements[-1]) if typing.get_origin(bare) in (list, dict) else None,
+        RecordClass.of(bare, around) if is_record_class(bare) else None,
+        _part(elements[-1], around) if typing.get_origin(bare) in (list, dict) else None,
     )

@@ -190,6 +190,17 @@ def test_the_words_of_the_language_alone_are_completed(cls: type) -> None:
     assert [name for name in dir(declared()[cls]) if not name.startswith("_")] == sorted(operations_of(cls))
 
 
+def test_what_a_declaration_needs_alone_is_completed_for_a_topology() -> None:
+    names = [name for name in dir(declared()[Topology]) if not name.startswith("_")]
+    assert names == ["application_id", "describe", "faults", "stream", "table"]
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls is not Topology])
+def test_between_the_words_of_the_language_stands_no_part_of_an_object(cls: type) -> None:
+    public = [name for name in vars(declared()[cls]) if not name.startswith("_")]
+    assert public == []
+
+
 def test_the_package_completes_its_public_names_alone() -> None:
     assert [name for name in dir(streamplan) if not name.startswith("_")] == sorted(streamplan.__all__)
     for name in streamplan.__all__:
