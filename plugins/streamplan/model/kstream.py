@@ -104,11 +104,10 @@ if TYPE_CHECKING:
     V = TypeVar("V", default=Any)
     Made = TypeVar("Made", default=Any)
     NewKey = TypeVar("NewKey", default=Any)
-    Declared = TypeVar("Declared", bound="_Declared[Any, Any]")
 else:  # a default is only for type checkers: a KStream of a text's schema has values of any class
     from typing import TypeVar
 
-    K, V, Made, NewKey, Declared = map(TypeVar, ("K", "V", "Made", "NewKey", "Declared"))
+    K, V, Made, NewKey = map(TypeVar, ("K", "V", "Made", "NewKey"))
 
 LATEST = "record.offset"
 """The expression by which :meth:`KGroupedStream.reduce` keeps the latest record."""

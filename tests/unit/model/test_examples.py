@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import streamplan
 from streamplan.model import expressions
+from streamplan.model.expressions import plain
 from streamplan.model.words import operations_of
 
 REFUSED = ("through", "suppress")
@@ -113,8 +114,38 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("files")
 def test_an_example_is_a_declaration_without_faults(example: Example) -> None:
     names: dict[str, Any] = {"__name__": __name__}
-    exec(compile(BEFORE, "before.py", "exec"), names)
+    exec(compile(BEFORE, "before.py", "exec", dont_inherit=True), names)
     if example.name == "Pipeline":
         names["topology"].stream("orders", value=names["ORDER"])
-    exec(compile(example.code, "example.py", "exec"), names)
+    exec(compile(example.code, "example.py", "exec", dont_inherit=True), names)
     assert [str(fault) for topology in (names["before"], names["topology"]) for fault in topology.faults] == []
+
+
+def section_of(page: Path, title: str) -> str:
+    """The code of a section of a page."""
+    text = page.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return "\n".join(dedent(block) for block in re.findall(r"(?:^ {4}.*\n|^\n)+", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("title", ["Fields without texts", "Records as dataclasses"])
+def test_the_code_of_the_page_is_a_declaration_without_faults(title: str) -> None:
+    code = section_of(Path(__file__).parents[3] / "docs" / "language.md", title)
+    names: dict[str, Any] = {"__name__": __name__}
+    imports = "from datetime import datetime\nfrom decimal import Decimal\nfrom enum import IntEnum\n"
+    exec(compile(f"{imports}from typing import Annotated\n{BEFORE}", "before.py", "exec", dont_inherit=True), names)
+    assert "streamplan" in code or "topology" in code
+    exec(compile(code, "language.py", "exec", dont_inherit=True), names)
+    assert names["before"].faults == names["topology"].faults == ()
+
+
+def test_the_table_of_the_page_has_the_text_of_each_expression() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "language.md").read_text()
+    table = text.partition("| Python | Spark SQL |\n|---|---|\n")[2].partition("\n\n")[0]
+    compared = 0
+    for row in table.splitlines():
+        python, sql = (re.findall(r"(`+) ?(.+?) ?\1", part) for part in row.strip("| ").split(" | "))
+        for (_, code), (_, written) in zip(python, sql, strict=False):
+            if code.startswith(("F", "(F", "~F")):
+                assert plain(eval(code.replace("\\|", "|"), {"F": streamplan.F})) == written
+                compared += 1
+    assert compared > 15
