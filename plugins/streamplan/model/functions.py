@@ -8,10 +8,11 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from streamplan.judged import judged_function
+from streamplan.model.processor import Record
 from streamplan.serdes.record_classes import RecordClass, is_record_class, schema_of, without_none
 
 REJECT: Final = "reject"
@@ -179,6 +180,54 @@ class TakesRecords:
         """That of the function, in whose file the line of an exception is."""
         code: types.CodeType = self.call.__code__
         return code
+
+
+@dataclass(frozen=True)
+class TakesTypedRecords:
+    """A class of processors whose method ``process`` is given records with objects of a dataclass.
+
+    Attributes:
+        call: The class.
+        record_class: Makes the objects.
+    """
+
+    call: Callable[[], Any]
+    record_class: RecordClass
+
+    def __call__(self) -> Any:
+        """Return a new processor."""
+        processor = self.call()
+        processor.process = _TypedProcess(processor.process, self.record_class)
+        return processor
+
+
+@dataclass(frozen=True)
+class _TypedProcess:
+    call: Callable[[Any, Any], Any]
+    record_class: RecordClass
+
+    def __call__(self, record: Any, store: Any) -> Any:
+        value = None if record.value is None else self.record_class.read(record.value)
+        return self.call(replace(record, value=value), store)
+
+    @property
+    def __code__(self) -> types.CodeType:
+        code: types.CodeType = self.call.__code__  # of the method, in whose file the line of an exception is
+        return code
+
+
+def with_typed_records(processor: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a class of processors so that it is given objects where its method takes a ``Record[str, Order]``.
+
+    Args:
+        processor: The class.
+    """
+    try:
+        hints = typing.get_type_hints(processor.process)  # type: ignore[attr-defined]
+        (cls,) = (typing.get_args(hint)[1] for hint in hints.values() if typing.get_origin(hint) is Record)
+        return TakesTypedRecords(processor, RecordClass.of(cls)) if is_record_class(cls) else processor
+    except (NameError, TypeError, ValueError):  # no such annotation, or one that only a type checker can read
+        return processor
 
 
 def given_classes(function: Callable[..., Any], values: Sequence[type | None]) -> tuple[type | None, ...]:

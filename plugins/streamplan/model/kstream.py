@@ -34,6 +34,7 @@ from streamplan.model.functions import (
     hinted_schema,
     is_of_batches,
     returned_class,
+    with_typed_records,
 )
 from streamplan.model.operations import (
     Aggregate,
@@ -920,6 +921,7 @@ class KStream(_Declared[K, V]):
         made = self._made_by(
             replace(function, call=processor.process), schema, "process", each=True, timer_call=processor.on_timer
         )
+        function = replace(function, call=with_typed_records(function.call))
         store_name = self._graph.store_name(store, "")
         fields_held, fields_made = tuple((held or {}).items()), tuple((made or {}).items())
         operation = Process(function, store_name, fields_held, fields_made, timer, kept_for)

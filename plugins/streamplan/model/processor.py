@@ -10,7 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:  # a default is only for type checkers
+    from typing import TypeVar
+
+    K, V = TypeVar("K"), TypeVar("V")
 
 STREAM_TIME: Final = "STREAM_TIME"
 WALL_CLOCK_TIME: Final = "WALL_CLOCK_TIME"
@@ -18,8 +28,8 @@ WALL_CLOCK_TIME: Final = "WALL_CLOCK_TIME"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """A record as a processor is given it.
+class Record(Generic[K, V]):
+    """A record as a processor is given it. That of a parameter ``Record[str, Order]`` has an object of the dataclass.
 
     Example::
 
@@ -29,15 +39,15 @@ class Record:
 
     Attributes:
         key: Its key: a text, or a number or bytes where its serde is of these.
-        value: The fields of its value as attributes; None for a null value.
+        value: The fields of its value as attributes, or an object of a dataclass; None for a null value.
         timestamp: Its timestamp, with a time zone.
         topic: The topic that it was read from.
         partition: The partition of that topic.
         offset: Its offset.
     """
 
-    key: Any
-    value: Any
+    key: K
+    value: V
     timestamp: datetime
     topic: str
     partition: int

@@ -24,6 +24,8 @@ LANGUAGE = [
 ]  # fmt: skip
 
 BEFORE = """
+import pyarrow as pa
+import pyarrow.compute as pc
 from dataclasses import dataclass
 from streamplan import *
 

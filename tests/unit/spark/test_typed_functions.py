@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-from streamplan import Json, Topology
-from streamplan.model.operations import FlatMapValuesFunction, MapValuesFunction
-from streamplan.model.processor_topology import Processor
+import pytest
+from pyspark import cloudpickle
+from streamplan import Json, KeyValueStore, Processor, Record, Topology
+from streamplan.model.operations import FlatMapValuesFunction, MapValuesFunction, Process
+from streamplan.model.processor_topology import Processor as Node
 from streamplan.serdes.arrow import struct_type
+from streamplan.spark.planning.function_results import reason_of
 from streamplan.spark.planning.python_functions import mapped_batches
 
 from tests.support.typed_declaration import Line, Order, Product, Score, score
@@ -36,7 +41,7 @@ def batch() -> pa.RecordBatch:
 def made_by(function: Any) -> list[dict[str, Any]]:
     topology = Topology("app")
     topology.stream("orders", value=Json(Order)).map_values(function)
-    (operation,) = (node.operation for node in topology.processors.nodes if isinstance(node, Processor))
+    (operation,) = (node.operation for node in topology.processors.nodes if isinstance(node, Node))
     assert isinstance(operation, MapValuesFunction | FlatMapValuesFunction)
     (made,) = mapped_batches(operation.function, dict(operation.fields))(iter([batch()]))
     return made.to_pylist()  # type: ignore[no-any-return]
@@ -68,3 +73,29 @@ def test_a_reason_has_the_line_of_the_function() -> None:
 
     line = fails.__code__.co_firstlineno + 1
     assert made_by(fails)[0]["record"]["reason"].endswith(f"raised RuntimeError in line {line}: no")
+
+
+class Numbered(Processor):
+    def process(self, record: Record[str, Order], store: KeyValueStore) -> list[Score]:
+        if record.value.product is not Product.SHIRTS:
+            raise RuntimeError(record.value.product.name)
+        return [Score(record.key, float(record.value.total))]
+
+
+def test_a_processor_that_takes_records_of_a_class_is_given_its_objects() -> None:
+    topology = Topology("app")
+    stream = topology.stream("orders", value=Json(Order))
+    stream.process(Numbered, store="numbers", state="n bigint").to("scores")
+    assert topology.faults == ()
+    (operation,) = (node.operation for node in topology.processors.nodes if isinstance(node, Node))
+    assert isinstance(operation, Process)
+    assert operation.function.name.endswith("test_typed_functions.Numbered")
+    processor = operation.function.call()
+    value = SimpleNamespace(**{**ORDERS[1], "lines": [SimpleNamespace(**LINES[0])]})
+    record = Record("k", value, datetime(2026, 1, 1, tzinfo=UTC), "orders", 0, 0)
+    assert processor.process(record, None) == [Score("k", 1.5)]
+    with pytest.raises(RuntimeError, match="JACKETS") as raised:
+        processor.process(replace(record, value=SimpleNamespace(**{**vars(value), "product": 0})), None)
+    reason = reason_of("numbered", processor.process, raised.value)
+    assert reason == f"numbered raised RuntimeError in line {Numbered.process.__code__.co_firstlineno + 2}: JACKETS"
+    assert cloudpickle.loads(cloudpickle.dumps(operation.function)).call().process(record, None) == [Score("k", 1.5)]
