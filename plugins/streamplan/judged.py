@@ -10,17 +10,26 @@ from __future__ import annotations
 
 import inspect
 import re
-import reprlib
 import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, InitVar, dataclass, is_dataclass
-from difflib import get_close_matches
 from functools import cache, wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, TypeVar
+
+from streamplan.judged_words import (
+    SEVERAL_KEYS,
+    advice_on,
+    described,
+    is_told_as_text,
+    listed,
+    meant_by,
+    shown,
+    words_of,
+)
 
 _PACKAGE = Path(__file__).parent
 _DECLARES = {str(_PACKAGE), str(_PACKAGE / "model"), str(_PACKAGE / "serdes")}
@@ -29,49 +38,6 @@ _DECLARES = {str(_PACKAGE), str(_PACKAGE / "model"), str(_PACKAGE / "serdes")}
 _MISTAKES = "_mistakes"
 
 _EXAMPLE = re.compile(r"Examples?:\s+``(.+?)``", re.DOTALL)
-
-_OTHER_WORDS = {
-    "as_": "name",
-    "named": "name",
-    "processor_name": "name",
-    "materialized": "store",
-    "store_name": "store",
-    "state_store": "store",
-    "window": "within",
-    "windows": "within",
-    "join_windows": "within",
-    "grace_ms": "grace",
-    "duration": "size",
-    "duration_ms": "size",
-    "advance_by": "advance",
-    "step": "advance",
-    "gap": "inactivity_gap",
-    "partitions": "number_of_partitions",
-    "num_partitions": "number_of_partitions",
-    "value_serde": "value",
-    "value_serializer": "value",
-    "value_deserializer": "value",
-    "serde": "value",
-    "key_serializer": "key_serde",
-    "key_deserializer": "key_serde",
-    "timestamp_extractor": "timestamp",
-    "initializer": "value",
-    "app_id": "application_id",
-    "schedule": "health_schedule",
-}
-"""Words of other libraries for our parameters."""
-
-_JOIN_WORDS = {
-    "on": "Records are joined by their key: give both sides the same key before, with select_key('…')",
-    "how": "Each kind of join has a method of its own: join, left_join, outer_join",
-}
-"""Parameters of PySpark's ``join``."""
-
-_SEVERAL = dict.fromkeys(
-    ("group_by", "select_key"),
-    "Write a key of several fields as one: 'struct(a, b)', key_serde=Json('a string, b string')",
-)
-"""What several keys are answered with."""
 
 NO_FIELDS: Mapping[str, Any] = types.MappingProxyType({})
 """The default of the argument that names the fields of a value, in an operation that also takes them by keywords, as
@@ -322,7 +288,7 @@ def _judge(
     required = {each.name for each in by_place if each.default is each.empty or each.default is NO_FIELDS}
     given = dict(zip((each.name for each in by_place), args, strict=False))
     hints, example = _hints(function, made), example or _example(function)
-    for_example = f"For example {example}" if example else f"It takes {_listed(parameters)}"
+    for_example = f"For example {example}" if example else f"It takes {listed(parameters)}"
     known = {each.name: each for each in parameters}
     fields = _fields_by_name(function, kwargs, hints)
     # One that has the name of an argument was meant as a field, which is told.
@@ -347,7 +313,7 @@ def _judge(
             (name for name in sorted(named, key=lambda name: name not in missing) if fits(name, surplus[0])), ""
         )
         most = f"at most {len(by_place)} without a name" if by_place else "none without a name"
-        hint = _SEVERAL.get(operation) or (f"Write {meant}={shown(surplus[0])}" if meant else for_example)
+        hint = SEVERAL_KEYS.get(operation) or (f"Write {meant}={shown(surplus[0])}" if meant else for_example)
         yield mistake(f"{shown(surplus[0])} is one argument too many: it takes {most}", hint)
         missing = [name for name in missing if name != meant]
     for value in fields.values():
@@ -359,7 +325,7 @@ def _judge(
         yield mistake(f"there is no argument {next(iter(unknown))!r}", f"Write {written}")
         unknown = {}
     for name, value in unknown.items():
-        yield mistake(f"there is no argument {name!r}", _meant(name, value, operation, parameters))
+        yield mistake(f"there is no argument {name!r}", meant_by(name, value, operation, parameters))
     for name, value in kwargs.items():
         if name in known and given[name] is not value:
             yield mistake(f"{name} is given twice, {shown(given[name])} and {shown(value)}", "Leave one of them out")
@@ -372,11 +338,11 @@ def _judge(
         elif name not in answered and (misfit := _misfit(value, hints.get(name, Any))) is not None:
             part, wrong, expected = misfit
             told_by_example = example and (name in required or f"{name}=" in example)
-            write = for_example if told_by_example else f"Write {_words(expected).removeprefix('a mapping such as ')}"
-            hint = _advice(wrong, expected, part) or write
+            write = for_example if told_by_example else f"Write {words_of(expected).removeprefix('a mapping such as ')}"
+            hint = advice_on(wrong, expected, part) or write
             if name in kwargs and _fields_by_name(function, {0: value}, hints):
                 hint = f"A field of this name is written in a mapping: {operation}({{{name!r}: …}})"
-            yield mistake(f"{name}{part} is {described(wrong)}; it takes {_words(expected)}", hint)
+            yield mistake(f"{name}{part} is {described(wrong)}; it takes {words_of(expected)}", hint)
 
 
 def _fields_by_name(
@@ -388,18 +354,6 @@ def _fields_by_name(
         return {}
     known = {each.name for each in _parameters(function)}
     return {name: value for name, value in kwargs.items() if name not in known and _misfit(value, hints[takes]) is None}
-
-
-def _meant(name: str, value: Any, operation: str, parameters: Sequence[inspect.Parameter]) -> str:
-    """What to write in place of an argument that there is not."""
-    names = [each.name for each in parameters]
-    if name in _JOIN_WORDS and operation.endswith("join"):
-        return _JOIN_WORDS[name]
-    word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    meant = word if word in names else _OTHER_WORDS.get(word, "")
-    if meant not in names:
-        meant = next(iter(get_close_matches(word, names, 1)), "")
-    return f"Write {meant}={shown(value)}" if meant else f"It takes {_listed(parameters)}"
 
 
 @cache
@@ -449,11 +403,6 @@ def _example(documented: Any) -> str:
     return " ".join(found[1].split()) if found else ""
 
 
-def _listed(parameters: Sequence[inspect.Parameter]) -> str:
-    names = [f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name for each in parameters]
-    return ", ".join(names) or "no argument"
-
-
 # -- whether a value fits an annotation
 
 
@@ -482,7 +431,7 @@ def _misfit(value: Any, hint: Any) -> tuple[str, Any, Any] | None:
         found = ((at, _misfit(part, of)) for at, (part, of) in enumerate(zip(value, elements, strict=False)))
         return next(((f"[{at}]{misfit[0]}", *misfit[1:]) for at, misfit in found if misfit is not None), None)
     if hint is Callable or (isinstance(origin, type) and origin is typing.get_origin(Callable[..., Any])):
-        return None if callable(value) and not _is_told_as_text(type(value)) else ("", value, hint)
+        return None if callable(value) and not is_told_as_text(type(value)) else ("", value, hint)
     if origin is type:
         return None if isinstance(value, type) else ("", value, hint)
     return None if _is_a(value, hint) else ("", value, hint)
@@ -514,120 +463,3 @@ def _is_a(value: Any, hint: Any) -> bool:
             inspect.getattr_static(value, name, absent) is not absent for name in words
         )
     return isinstance(value, hint)
-
-
-# -- in words
-
-
-def shown(value: Any) -> str:
-    """A value as a declaration has it, in a few characters."""
-    if isinstance(value, type):
-        return value.__name__
-    if is_dataclass(value):
-        fields = value.__dataclass_fields__.values()
-        parts = [(each.name, getattr(value, each.name)) for each in fields if each.repr and each.init]
-        given = [f"{name}={shown(part)}" for name, part in parts if part != getattr(type(value), name, {})]
-        return f"{type(value).__name__}({', '.join(given)})"
-    if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
-        return "lambda …" if value.__name__ == "<lambda>" else value.__name__
-    short = reprlib.Repr()
-    short.maxstring = short.maxother = 60
-    return re.sub(r" at 0x[0-9a-f]+", "", short.repr(value))
-
-
-def described(value: Any) -> str:
-    """A value with its kind: ``the number 5``."""
-    match value:
-        case None | bool():
-            return str(value)
-        case str():
-            return f"the text {shown(value)}"
-        case int() | float():
-            return f"the number {value}"
-        case bytes():
-            return f"the bytes {shown(value)}"
-        case type():
-            return f"the class {value.__name__}"
-        case Mapping():
-            return "a mapping"
-    if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
-        return "a lambda" if value.__name__ == "<lambda>" else f"the function {value.__name__}"
-    name = type(value).__name__
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
-
-
-def _words(hint: Any) -> str:
-    """What an annotation takes."""
-    if isinstance(hint, InitVar):
-        hint = hint.type
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        told = [each for each in arguments if each is not type(None) and not _is_told_as_text(each)]
-        words = list(dict.fromkeys(map(_words, told)))
-        return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
-    if origin is Literal:
-        return " or ".join(map(repr, arguments))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        of = (typing.get_args(hint) or (Any, Any))[1]
-        part = "2" if of is int else "'expression'" if str in _kinds(of) else "…"
-        return f"a mapping such as {{'name': {part}}}"
-    if origin is tuple or (isinstance(origin, type) and issubclass(origin, Sequence)):
-        return "a tuple"
-    if hint is Callable or origin is typing.get_origin(Callable[..., Any]):
-        return "a function"
-    if origin is type:
-        return "a dataclass" if arguments[0] is Any else f"a subclass of {arguments[0].__name__}"
-    simple = {str: "a text", bool: "True or False", int: "a whole number", float: "a number", bytes: "bytes"}
-    if hint in simple:
-        return simple[hint]
-    name = getattr(hint, "__name__", str(hint))
-    return f"a {name.lower() if getattr(hint, '_is_protocol', False) else name}"
-
-
-def _is_told_as_text(kind: Any) -> bool:
-    """Whether values of a class stand for a text, as expressions do."""
-    return isinstance(kind, type) and "_told_as_text" in vars(kind)
-
-
-def _kinds(hint: Any) -> set[Any]:
-    """The classes that an annotation takes."""
-    if isinstance(hint, InitVar):
-        hint = hint.type
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return {kind for each in typing.get_args(hint) for kind in _kinds(each)}
-    return {typing.get_origin(hint) or hint}
-
-
-def _advice(value: Any, hint: Any, part: str) -> str:
-    """What to write in place of a value, or of a part of one, where it tells what is meant."""
-    kinds = _kinds(hint)
-    of_mapping = any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in kinds)
-    is_serde = any(getattr(kind, "__name__", "") == "Serde" for kind in kinds)
-    match value:
-        case type() if any(isinstance(kind, type) and (is_serde or value is kind) for kind in kinds):
-            return f"Write {value.__name__}(…), an object of the class"
-        case bool() if str in kinds and part:  # true is an expression, but no name of a topic
-            return f"Write it as a text: {str(value).lower()!r}"
-        case int() | float() if str in kinds and part:
-            return f"Write it as a text: {str(value)!r}"
-        case bytes() if str in kinds:
-            return f"Write it as a text: {value.decode(errors='replace')!r}"
-        case Mapping() if str in kinds and value and all(isinstance(each, str) for each in value.values()):
-            return f"Write it as one text: {', '.join(f'{name} {each}' for name, each in value.items())!r}"
-        case str() if of_mapping:
-            return f"Say what the field is called: {{'name': {value!r}}}"
-        case str() if is_serde:
-            return f"Write Json({value!r})" if " " in value.strip() else "For example Json('Id string, Amount bigint')"
-        case list() | tuple() | set() if of_mapping and value and all(isinstance(each, str) for each in value):
-            return f"Write {{{', '.join(f'{each!r}: {each!r}' for each in value)}}}"
-        case str() if kinds & {tuple, Sequence}:
-            return f"Write ({value!r},)"
-        case str() if kinds & {int, float} and re.fullmatch(r"\d+(\.\d+)?", value):
-            return f"Write it without quotes: {value}"
-        case str() if bool in kinds and value.lower() in ("true", "false"):
-            return f"Write it without quotes: {value.capitalize()}"
-    if str in kinds and type(value).__module__.partition(".")[0] == "pyspark":
-        return 'Write the expression as a text, in Spark SQL: "amount > 0"'
-    if str in kinds and callable(value) and not isinstance(value, type):
-        return "Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it"
-    return ""

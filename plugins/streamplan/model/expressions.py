@@ -15,7 +15,8 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
-from streamplan.judged import Diagnostic, caller_location, judged, mistakes_of, shown
+from streamplan.judged import Diagnostic, caller_location, judged, mistakes_of
+from streamplan.judged_words import shown
 
 _OR, _AND, _PREDICATE, _COMPARISON, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(1, 9)
 """How strongly an operator binds, as in Spark's grammar (``SqlBaseParser.g4``)."""

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
 from streamplan.errors import did_you_mean
-from streamplan.judged import NO_FIELDS, Diagnostic, Mistaken, described, judged, shown
+from streamplan.judged import NO_FIELDS, Diagnostic, Mistaken, judged
+from streamplan.judged_words import described, shown
 from streamplan.model.diagnostics import caller_location, name_fault
 from streamplan.model.expressions import Expression, Text, paths_of, plain
 from streamplan.model.functions import (

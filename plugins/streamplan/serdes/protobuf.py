@@ -16,7 +16,8 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 from streamplan.errors import Refused, did_you_mean
-from streamplan.judged import described, judged_constructor
+from streamplan.judged import judged_constructor
+from streamplan.judged_words import described
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.protobuf_files import (
