@@ -199,7 +199,7 @@ def _fields(cls: type) -> Mapping[str, Field[Any]]:
 
 def _judged_method(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         found = tuple(_judge(method, method.__name__, args, kwargs, self))
         if found:
             return self._mistaken(found, method.__name__, _hints(method).get("return"))
@@ -352,7 +352,7 @@ def _fields_by_name(
     takes = next((each.name for each in _parameters(function) if each.kind is each.VAR_KEYWORD), None)
     if takes is None:
         return {}
-    known = {each.name for each in _parameters(function)}
+    known = {each.name for each in _parameters(function) if each.kind is not each.VAR_KEYWORD}
     return {name: value for name, value in kwargs.items() if name not in known and _misfit(value, hints[takes]) is None}
 
 

@@ -564,6 +564,9 @@ def _of(value: Any) -> Expression:
             return Expression(f"timestamp'{value.astimezone(UTC).replace(tzinfo=None).isoformat(' ')}Z'")
         case date():
             return Expression(f"date'{value.isoformat()}'")
+    if callable(value):
+        hint = 'Write the whole expression as a text: "transform(lines, line -> line.sku)"'
+        return _wrong(f"{shown(value)} is a function of Python, and no part of an expression", hint)
     return _wrong(
         f"{shown(value)} is no literal of Spark SQL",
         "Write a text, a number, a Decimal, True, False, None, a datetime, a date or bytes",

@@ -226,8 +226,9 @@ class _Declared(Generic[K, V]):
         Of an expression of :data:`streamplan.F` all fields are known. Spark judges other longer texts.
         """
         if isinstance(text, Expression):
-            for path in paths_of(text):
-                self._field(path[0], operation)
+            for name, *_ in paths_of(text):
+                if self._fields is not None and name not in (*self._fields, *RESERVED_FIELDS):
+                    self._graph.fault(f"{operation}: the value has no field {name!r}", _there_are(name, self._fields))
             return plain(text)
         if text.startswith(TODO):
             self._graph.fault(f"{operation}: {text!r}", "Write the expression")

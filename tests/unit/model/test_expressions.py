@@ -241,6 +241,15 @@ def faults(declare: Callable[[KStream, KTable], Any]) -> list[str]:
             "datetime.datetime(2026, 1, 31, 0, 0) has no time zone, so it is no moment. Write one as in "
             "datetime(2026, 1, 31, tzinfo=UTC)",
         ),
+        (
+            lambda o, c: o.filter(F.exists(F.tags, lambda tag: tag == "x")),
+            "lambda … is a function of Python, and no part of an expression. Write the whole expression as a text: "
+            '"transform(lines, line -> line.sku)"',
+        ),
+        (
+            lambda o, c: o.filter(F["odd name"] > 1),
+            "filter: the value has no field 'odd name'. It has: id, product, price, count, customer",
+        ),
         (lambda o, c: o.filter(F.price.is_in()), "is_in: no value is given. For example F.country.is_in('DE', 'FR')"),
         (
             lambda o, c: o.filter(F.price.between(1)),
@@ -278,3 +287,10 @@ def test_python_asks_no_expression_whether_it_is_true(use: Callable[[], object])
 def test_an_expression_has_no_elements(use: Callable[[], object]) -> None:
     with pytest.raises(NoTruthValue, match="has no elements"):
         use()
+
+
+def test_a_field_may_have_the_name_of_what_takes_the_fields() -> None:
+    topology, orders, *_ = streams()
+    assert repr(orders.map_values(fields=F.id, other=F.count)).endswith(": fields, other>")
+    orders.map_values(self=F.id)
+    assert [fault.message for fault in topology.faults] == ["map_values: there is no argument 'self'"]
