@@ -12,7 +12,7 @@ from streamplan.testing import TopologyTestDriver
 
 from tests.support.typed_declaration import Line, Order, Product, Score, Spent, add, lines_of, score
 
-LINES = [{"sku": "s", "price": "1.50"}, {"sku": "t", "price": "2.25"}]
+LINES = [{"sku": "s", "price": Decimal("1.50")}, {"sku": "t", "price": Decimal("2.25")}]
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -34,14 +34,14 @@ def declared() -> Pipeline:
 
 def test_functions_are_given_objects_of_the_class_and_return_them(spark: SparkSession) -> None:
     with TopologyTestDriver(declared(), spark=spark) as driver:
-        order = {"id": "a", "product": Product.JACKETS.value, "at": AT.isoformat(), "lines": LINES}
+        order = {"id": "a", "product": Product.JACKETS.value, "at": AT, "lines": LINES}
         driver.pipe("orders", order, key="k")
         driver.pipe("orders", {**order, "product": 1, "note": "n"}, key="k")
         driver.pipe("orders", {**order, "lines": None}, key="no lines")
         driver.pipe("orders", {**order, "product": 7}, key="no such product")
         copied = [record.value for record in driver.output("copied")]
         assert [(each["product"], each["note"]) for each in copied] == [(0, "JACKETS k"), (1, "SHIRTS k")]
-        assert copied[0]["lines"] == [{"sku": line["sku"], "price": Decimal(line["price"])} for line in LINES]
+        assert copied[0]["lines"] == LINES
         assert [record.value["sku"] for record in driver.output("lines")] == ["s", "t", "s", "t"]
         assert [record.value for record in driver.output("scores")] == [
             {"id": "a", "risk": 3.75},

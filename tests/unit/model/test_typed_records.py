@@ -293,3 +293,11 @@ def test_a_type_checker_sees_what_streams_have_and_what_is_wrong(tmp_path: Path)
         for number, line in enumerate(WRONG.splitlines(), 1)
         if line.startswith(("orders.", "scores:", "streamplan."))
     ], told
+
+
+def test_a_typed_declaration_loads_neither_spark_nor_arrow() -> None:
+    code = "import sys, tests.support.typed_declaration; print({'pyspark', 'pyarrow', 'pandas'} & {*sys.modules})"
+    path = f"{ROOT / 'plugins'}:{ROOT}"
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, env={"PYTHONPATH": path}, capture_output=True, text=True, timeout=600, check=True)
+    assert done.stdout == "set()\n"
