@@ -195,6 +195,9 @@ MISTAKES = {
         ":10: ImportError: cannot import name 'StreamsBuilder' from 'streamplan'",
         "Write Topology('application-id').",
     ],
+    "from streamplan import F; F.amount > 0 and F.paid": [
+        ":10: amount > 0: an expression is true or false for a record, and not here. Write & for 'and'",
+    ],
     "from streamplan import Timewindows": ["Did you mean TimeWindows?"],
     "1 / 0": [":10: ZeroDivisionError: division by zero. Correct the module"],
 }
