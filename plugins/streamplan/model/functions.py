@@ -253,12 +253,14 @@ def given_classes(function: Callable[..., Any], values: Sequence[type | None]) -
 
 
 def returned_class(function: Callable[..., Any], *, each: bool = False) -> type | None:
-    """Return the dataclass that the type hint of a function's result names; None for another one.
+    """Return the dataclass that the type hint of a function's result names; None for another one, and for columns.
 
     Args:
         function: The function.
         each: Whether the function returns several results; see :func:`hinted_schema`.
     """
+    if is_of_batches(function):
+        return None
     try:
         result: Any = without_none(typing.get_type_hints(function).get("return"))
     except (NameError, TypeError):

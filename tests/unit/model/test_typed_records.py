@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
-from streamplan import F, Json, KStream, Topology
+from streamplan import F, Json, KStream, Topology, arrow_batch
 from streamplan.judged import mistakes_of
 from streamplan.model.functions import TakesRecords, given_classes
 from streamplan.model.operations import MapValuesFunction
@@ -192,7 +192,14 @@ def test_the_class_of_the_values_goes_along_with_the_stream() -> None:
     ]  # fmt: skip
     assert {stream._record_class for stream in of_scores} == {Score}
     customers = topology.table("customers", value=Json("name string"))
-    of_none = [scores.map_values(risk=F.risk), scores.join(customers), scores.group_by_key().count().to_stream()]
+    of_columns = arrow_batch(lambda batch: batch)
+    of_columns.__annotations__["return"] = Score
+    of_none = [
+        scores.map_values(of_columns),
+        scores.map_values(risk=F.risk),
+        scores.join(customers),
+        scores.group_by_key().count().to_stream(),
+    ]
     assert {stream._record_class for stream in of_none} == {None}
     assert topology.faults == ()
 
