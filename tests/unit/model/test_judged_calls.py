@@ -19,6 +19,8 @@ from streamplan import (
     Bytes,
     CogroupedKStream,
     Double,
+    Expression,
+    F,
     Integer,
     JoinWindows,
     Json,
@@ -60,6 +62,7 @@ def a_function(order: Any) -> Any:
 JUNK: list[Any] = [
     None, True, -1, 1.5, "", "no such thing", b"x", [], ["x"], {}, {"x": 1}, {1: "x"}, {"x": "1"}, ("a", "b"), object(),
     a_function, len, Counter, timedelta(minutes=1), Json, ORDER, String(), TimeWindows("1 hour"), Topology("other"),
+    F.id > 0, F.id.isNull(), {"x": F.no_such_field}, Json(Expression),
 ]  # fmt: skip
 
 
