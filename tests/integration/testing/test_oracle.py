@@ -356,6 +356,30 @@ def test_an_operation_of_a_table_writes_what_the_library_writes(spark: SparkSess
     assert compare(spark, jvm, steps, random_records(1, steps, 12)) > 0
 
 
+CHAINS = {
+    "a class behind a class": "stream a; process; to first; @1 map_values; process; to second",
+    "a class beside a count": "stream a; process; to made; @0 group_by_key; count; to_stream; counts; to counts",
+    "an aggregate of a count": "stream a; group_by_key; count; to_stream; counts; to counts; @4 group_by_key; "
+    "aggregate; to_stream; to totals",
+    "a class behind a count": "stream a; group_by_key; count; to_stream; counts; process; to processed",
+    "a count of joined records": "table b; stream a; join 0; group_by_key; count; to_stream; counts; to counts; "
+    "@2 to joined; @2 process; to processed",
+    "a count of two streams that are joined": "stream b; stream a; join_soon 0; group_by_key; count; to_stream; "
+    "counts; to counts",
+    "sessions beside windows and a count": "stream a; group_by_key; sessions; count; @1 short_windows; count; "
+    "@1 count; to_stream; counts; to counts",
+}
+"""Several states in one sub-topology."""
+
+
+@pytest.mark.parametrize("text", CHAINS.values(), ids=CHAINS)
+def test_several_states_of_one_sub_topology_are_those_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
+    steps = program(text)
+    pipeline = ours(steps, APPLICATION, 1)
+    assert len(pipeline.topology.subtopologies) == 1
+    assert compare(spark, jvm, steps, random_records(1, steps, 10)) > 0
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1000))
 def test_a_random_topology_writes_what_the_library_writes(spark: SparkSession, jvm: Any, seed: int) -> None:

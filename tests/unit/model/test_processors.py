@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from streamplan.errors import Refused
 from streamplan.model.column_lineage import Column, column_lineage
 from streamplan.model.kstream import KStream
 from streamplan.model.operations import Process
@@ -149,28 +148,6 @@ def test_two_classes_do_not_share_a_store(topology: Topology, orders: KStream) -
     counted(orders)
     counted(orders)
     assert "the store 'seen' is declared twice" in str(topology.faults[0])
-
-
-def test_a_class_with_state_stands_alone_in_its_sub_topology(topology: Topology, orders: KStream) -> None:
-    counted(orders)
-    orders.group_by_key().count(store="counts")
-    with pytest.raises(Refused, match="process shares its sub-topology with another stateful operation"):
-        Pipeline("app", topology, "", {"orders": 2})
-
-
-def test_a_class_with_state_does_not_stand_behind_a_join_of_tables(topology: Topology) -> None:
-    users, plans = (topology.table(name, value=Json("id string"), key="id") for name in ("users", "plans"))
-    counted(users.join(plans, {"id": "id"}).to_stream())
-    with pytest.raises(Refused, match="process shares its sub-topology with another stateful operation"):
-        Pipeline("app", topology, "", {"users": 2, "plans": 2})
-
-
-def test_a_class_with_state_does_not_stand_beside_a_join_of_tables(topology: Topology) -> None:
-    users, plans = (topology.table(name, value=Json("id string"), key="id") for name in ("users", "plans"))
-    users.join(plans, {"id": "id"}).to_stream().to("planned")
-    counted(users.to_stream())
-    with pytest.raises(Refused, match="process shares its sub-topology with another stateful operation"):
-        Pipeline("app", topology, "", {"users": 2, "plans": 2})
 
 
 def test_what_is_grouped_behind_it_is_repartitioned_as_in_the_library(topology: Topology, orders: KStream) -> None:

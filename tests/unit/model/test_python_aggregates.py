@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from streamplan.errors import Refused
 from streamplan.model.column_lineage import Column, column_lineage
 from streamplan.model.kstream import KGroupedStream, KStream
 from streamplan.model.operations import AggregateFunction, Process, ReduceFunction
@@ -158,19 +157,3 @@ def test_a_function_of_several_streams_is_refused(topology: Topology, grouped: K
     grouped.cogroup(add)  # type: ignore[arg-type]
     (fault,) = topology.faults
     assert fault.message.startswith("cogroup: value is the function add")
-
-
-@pytest.mark.parametrize(
-    "beside",
-    [
-        lambda orders: orders.group_by_key().count().to_stream().to("counts"),
-        lambda orders: orders.group_by_key().reduce(latest, store="other").to_stream().to("others"),
-    ],
-    ids=["native", "function"],
-)
-def test_another_aggregate_of_its_sub_topology_is_refused(topology: Topology, orders: KStream, beside: Any) -> None:
-    beside(orders)
-    orders.group_by_key().reduce(latest, store="last").to_stream().to("out")
-    topics = dict.fromkeys((*topology.source_topics, *topology.sink_topics), 1)
-    with pytest.raises(Refused, match="reduce shares its sub-topology with another stateful operation"):
-        Pipeline("app", topology, "", topics)

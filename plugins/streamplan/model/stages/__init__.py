@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import Cogroup, TableFilter, TableJoin
+from streamplan.model.operations import TableFilter, TableJoin
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages.aggregate import AggregateStage
+from streamplan.model.stages.chain import StageChain, in_order
 from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.look_up import LookUpStage
 from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.stage import Stage, StatelessStage
 from streamplan.model.stages.stream_join import StreamJoinStage
 from streamplan.model.stages.table_join import TableJoinStage
+from streamplan.model.stages.task_aggregate import TaskAggregateStage
 from streamplan.model.stages.window import WindowStage
 
 STAGES: tuple[type[Stage], ...] = (
@@ -29,26 +31,49 @@ STAGES: tuple[type[Stage], ...] = (
     AggregateStage,
     ProcessStage,
 )
-"""The kinds. Of two that stand in one sub-topology the one behind is refused."""
+"""The kinds that a sub-topology can have."""
 
 
 def stages_of(subtopology: Subtopology) -> tuple[Stage, ...]:
-    """Return the stages of a sub-topology, in the order of :data:`STAGES`."""
-    return tuple(kind(subtopology, nodes) for kind in STAGES if (nodes := kind.nodes_in(subtopology)))
+    """Return the stages of a sub-topology, each behind those of whose results it is given records."""
+    found = [kind(subtopology, nodes) for kind in STAGES if (nodes := kind.nodes_in(subtopology))]
+    if len(found) > 1 or (found and not _is_alone(found[0])):
+        found = [part for stage in found for part in _parts_of(stage)]
+    return in_order(found)
+
+
+def _is_alone(stage: Stage) -> bool:
+    """Whether one operator of Spark has the whole stage."""
+    if stage.has_one_node:
+        return len(stage.nodes) == 1
+    names = {node.name for node in stage.nodes}
+    return not stage.is_native or names.isdisjoint(stage.subtopology.downstream_of(names))
+
+
+def _parts_of(stage: Stage) -> Iterable[Stage]:
+    if isinstance(stage, AggregateStage):
+        return (TaskAggregateStage(stage.subtopology, (node,)) for node in stage.nodes)
+    if stage.has_one_node:
+        return (type(stage)(stage.subtopology, (node,)) for node in stage.nodes)
+    return (stage,)
 
 
 def stage_of(subtopology: Subtopology) -> Stage:
-    """Return the one stage that a sub-topology of a pipeline has."""
-    return next(iter(stages_of(subtopology)), StatelessStage(subtopology, ()))
+    """Return the state of a sub-topology: one stage, a chain of several, or the one that stands for no state."""
+    stages = stages_of(subtopology)
+    if len(stages) > 1:
+        return StageChain(subtopology, tuple(node for stage in stages for node in stage.nodes), stages)
+    return stages[0] if stages else StatelessStage(subtopology, ())
 
 
 def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
-    """Yield the operations whose state depends on other state of the same sub-topology."""
+    """Yield the operations whose state depends on other state in a way that no query has."""
     stages = stages_of(subtopology)
     names = {node.name for stage in stages for node in stage.results}
     reached = subtopology.downstream_of(names)
-    for place, stage in enumerate(stages):
-        yield from stage.faults(stages[:place], stages[place + 1 :], reached)
+    for stage in stages:
+        yield from stage.faults([other for other in stages if other is not stage], reached)
+    yield from _faults_of_time(stages)
     for filtering in subtopology.processors_with(TableFilter):
         if isinstance(filtering.operation, TableFilter) and filtering.operation.old_values:
             yield Diagnostic(
@@ -59,7 +84,7 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
                 "to a compacted topic with to_stream().to('…') and filter Topology.table('…')",
             )
     for node in subtopology.nodes:
-        if isinstance(node, Processor) and isinstance(node.operation, TableJoin | Cogroup):
+        if isinstance(node, Processor) and isinstance(node.operation, TableJoin):
             continue
         sides = {before in reached or before in names for before in subtopology.predecessors[node.name]}
         if node.name in reached and len(sides) > 1:
@@ -68,4 +93,16 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
                 "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream "
                 "of the same sub-topology",
                 "Put repartition() behind one of them",
+            )
+
+
+def _faults_of_time(stages: Iterable[Stage]) -> Iterable[Diagnostic]:
+    """The wall clock gives a stream task one time: aggregates that wait for different times cannot share it."""
+    idle = [(stage, stage.idle_ms) for stage in stages if stage.idle_ms is not None]
+    for stage, idle_ms in idle[1:]:
+        if idle_ms != idle[0][1]:
+            yield Diagnostic(
+                stage.nodes[0].location,
+                "two aggregates of one sub-topology have different idle times",
+                "Give both the same idle=…, or put repartition() before one of them",
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from streamplan.model.operations import (
     SETS_KEY,
@@ -23,8 +22,8 @@ from streamplan.model.windows import SessionWindows, TimeWindows
 class AggregatingStage(Stage):
     """What aggregates of both kinds have in common."""
 
-    aggregates: ClassVar[bool] = True
-    needs_every_record: ClassVar[bool] = True
+    aggregates = True
+    needs_every_record = True
 
     @property
     def passes_updates_in_order(self) -> bool:
@@ -47,7 +46,7 @@ class AggregatingStage(Stage):
 class AggregateStage(AggregatingStage):
     """Aggregates that pass each update, with one ``groupBy`` for all of them."""
 
-    is_native: ClassVar[bool] = True
+    is_native = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from streamplan.model.operations import (
     SubscriptionSend,
 )
 from streamplan.model.processor_topology import Node, Processor, Subtopology
-from streamplan.model.stages.stage import Stage
+from streamplan.model.stages.stage import Restore, Stage
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,9 @@ class ForeignKeyStage(Stage):
     ``nodes`` are the processors with the state of the side.
     """
 
-    recounts_last_updates: ClassVar[bool] = True
+    is_at_sources: ClassVar[bool] = True
+
+    recounts_last_updates = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
@@ -54,15 +56,24 @@ class ForeignKeyStage(Stage):
         """See :meth:`Stage.replaced_updates`."""
         return tuple(node for node in self.results if node in nodes)
 
-    def faults(
-        self, before: Sequence[Stage], behind: Sequence[Stage], reached: Collection[str]
-    ) -> Iterable[Diagnostic]:
+    @property
+    def stores(self) -> Mapping[str, Restore]:
+        """See :attr:`Stage.stores`. The table's rows are among them."""
+        return dict.fromkeys(self.subtopology.stores, Restore.LAST_OF_KEY)
+
+    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
         """See :meth:`Stage.faults`."""
         for node in self.nodes[1:]:
             yield Diagnostic(
                 node.location,
-                "a join by a foreign key shares its sub-topology with another one, "
-                "and a streaming query has one stateful operator",
+                "a join by a foreign key shares its sub-topology with another one",
                 "Write the table that both join, or the result of the first one, to a compacted topic with "
                 "to_stream().to('…'), and join Topology.table('…')",
             )
+        for other in others:
+            for node in other.nodes:
+                yield Diagnostic(
+                    node.location,
+                    f"{other.operation_of(node)} shares its sub-topology with a join by a foreign key",
+                    "Put repartition() before it: that makes two",
+                )

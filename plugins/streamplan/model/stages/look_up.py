@@ -20,8 +20,10 @@ from streamplan.model.stages.table_join import WRITE_TABLE, TableJoinStage
 class LookUpStage(Stage):
     """Joins of streams with tables. Each looks up the key that the record was read with."""
 
-    restores_deletions: ClassVar[bool] = True
-    recounts_in_state: ClassVar[bool] = True
+    is_at_sources: ClassVar[bool] = True
+
+    restores_deletions = True
+    recounts_in_state = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
@@ -36,7 +38,7 @@ class LookUpStage(Stage):
     @property
     def stores(self) -> Mapping[str, Restore]:
         """See :attr:`Stage.stores`. A record of the stream meets the row of its own time."""
-        return dict.fromkeys(self.subtopology.stores, Restore.EVERY_RECORD)
+        return dict.fromkeys(self.subtopology.table_stores.values(), Restore.EVERY_RECORD)
 
     @property
     def read_without_limit(self) -> tuple[Source, ...]:
@@ -53,21 +55,26 @@ class LookUpStage(Stage):
         """See :meth:`Stage.depends_on_arrival`."""
         return "what a join wrote depends on when a table's row came" if any_of(self.nodes, nodes) else ""
 
-    def faults(
-        self, before: Sequence[Stage], behind: Sequence[Stage], reached: Collection[str]
-    ) -> Iterable[Diagnostic]:
+    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
         """See :meth:`Stage.faults`."""
         stores = self.subtopology.table_stores.values()
-        joined = {store for other in before if isinstance(other, TableJoinStage) for store in other.joined_stores}
+        joined = {store for other in others if isinstance(other, TableJoinStage) for store in other.joined_stores}
+        joins_tables = any(isinstance(other, TableJoinStage) for other in others)
         for node in self.nodes:
             if node.store in joined:
                 yield Diagnostic(
                     node.location,
-                    "a stream is joined with a table that another table is joined with, "
-                    "and a streaming query has one stateful operator",
+                    "a stream is joined with a table that another table is joined with",
                     "Write the joined table to a compacted topic with to_stream().to('…') and join Topology.table('…')",
                 )
             elif node.store not in stores:
                 yield Diagnostic(node.location, "a join with the result of an aggregate", WRITE_TABLE)
-            else:
-                yield from self._fault_of(node, before, behind, reached)
+            elif node.name in reached or joins_tables:
+                of_others = "of joined tables" if joins_tables else "of an aggregate, of a process or of another join"
+                yield Diagnostic(
+                    node.location,
+                    f"a stream that is a result {of_others} is joined with a table of the same sub-topology"
+                    if node.name in reached
+                    else "a stream is joined with a table beside a join of two tables",
+                    "Put repartition() before it: that makes two",
+                )

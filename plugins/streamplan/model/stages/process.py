@@ -18,10 +18,9 @@ class ProcessStage(Stage):
     """A Python class, or Python functions that aggregate: what is called with the state of each key."""
 
     has_one_node: ClassVar[bool] = True
-    names_others: ClassVar[bool] = True
-    sorts_in_python: ClassVar[bool] = True
-    needs_every_record: ClassVar[bool] = True
-    recounts_in_state: ClassVar[bool] = True
+    sorts_in_python = True
+    needs_every_record = True
+    recounts_in_state = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:

@@ -28,29 +28,50 @@ class Stage:
     Attributes:
         subtopology: That has the state.
         nodes: The processors that pass what the state makes of records.
-        aggregates: Whether a record is added to what the store has of its key.
         has_one_node: Whether Spark's operator has one such processor. Others share the operator.
-        names_others: Whether a stage beside it is refused, too, also where its kind comes before this one.
-        is_native: Whether it is Spark's ``groupBy().agg()``, and not a ``transformWithState``.
-        sorts_in_python: Whether a Python worker sorts what a micro-batch has of a stream task.
-        restores_deletions: Whether the null values of a changelog belong to its state.
-        needs_every_record: Whether each result is made of all records of its key.
-        recounts_in_state: Whether its recount is a ``transformWithState``.
-        recounts_last_updates: Whether its recount knows no update that another one of its key followed.
+        is_at_sources: Whether it is given what the sources read, and not what operations have made of that.
     """
 
     subtopology: Subtopology
     nodes: tuple[Processor, ...]
 
-    aggregates: ClassVar[bool] = False
     has_one_node: ClassVar[bool] = False
-    names_others: ClassVar[bool] = False
-    is_native: ClassVar[bool] = False
-    sorts_in_python: ClassVar[bool] = False
-    restores_deletions: ClassVar[bool] = False
-    needs_every_record: ClassVar[bool] = False
-    recounts_in_state: ClassVar[bool] = False
-    recounts_last_updates: ClassVar[bool] = False
+    is_at_sources: ClassVar[bool] = False
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether a record is added to what the store has of its key."""
+        return False
+
+    @property
+    def sorts_in_python(self) -> bool:
+        """Whether a Python worker sorts what a micro-batch has of a stream task."""
+        return False
+
+    @property
+    def restores_deletions(self) -> bool:
+        """Whether the null values of a changelog belong to its state."""
+        return False
+
+    @property
+    def needs_every_record(self) -> bool:
+        """Whether each result is made of all records of its key."""
+        return False
+
+    @property
+    def recounts_in_state(self) -> bool:
+        """Whether its recount is a ``transformWithState``."""
+        return False
+
+    @property
+    def recounts_last_updates(self) -> bool:
+        """Whether its recount knows no update that another one of its key followed."""
+        return False
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it is Spark's ``groupBy().agg()``, which must be alone, and not a ``transformWithState``."""
+        return False
 
     @property
     def has_state(self) -> bool:
@@ -67,6 +88,11 @@ class Stage:
         return any(node.name == own.name for own in self.nodes)
 
     @property
+    def takers(self) -> tuple[Processor, ...]:
+        """The processors that are given the records of which it makes its results."""
+        return self.nodes
+
+    @property
     def results(self) -> tuple[Processor, ...]:
         """The processors behind which no other state can stand."""
         return self.nodes
@@ -74,7 +100,8 @@ class Stage:
     @property
     def stores(self) -> Mapping[str, Restore]:
         """Its state stores, each with the records of its changelog that it is restored from."""
-        return dict.fromkeys(self.subtopology.stores, Restore.LAST_OF_KEY)
+        own = (node.store for node in self.nodes if node.writes_store)
+        return dict.fromkeys((store for store in own if store is not None), Restore.LAST_OF_KEY)
 
     @property
     def restores_in_workers(self) -> bool:
@@ -151,30 +178,22 @@ class Stage:
         """Return the processors among some nodes of whose updates a recount knows the last one of each key only."""
         return ()
 
-    def faults(
-        self, before: Sequence[Stage], behind: Sequence[Stage], reached: Collection[str]
-    ) -> Iterable[Diagnostic]:
-        """Yield why the sub-topology is refused: a streaming query has one stateful operator.
+    def part_of(self, node: Processor) -> Stage:
+        """Return the stage that a processor belongs to: itself, or the part of a chain."""
+        return self
+
+    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
+        """Yield why the sub-topology is refused.
 
         Args:
-            before: The other stages of the sub-topology whose kinds come before this one in the list of all kinds.
-            behind: Those whose kinds come behind it.
+            others: The other stages of the sub-topology.
             reached: The names of the nodes behind the results of all stages.
         """
-        for node in self.nodes:
-            yield from self._fault_of(node, before, behind, reached)
+        return ()
 
-    def _fault_of(
-        self, node: Processor, before: Sequence[Stage], behind: Sequence[Stage], reached: Collection[str]
-    ) -> Iterable[Diagnostic]:
-        shares = bool(before) or any(other.names_others for other in behind)
-        if shares or node.name in reached or (self.has_one_node and node is not self.nodes[0]):
-            yield Diagnostic(
-                node.location,
-                f"{self._operation_of(node)} shares its sub-topology with another stateful operation, "
-                "and a streaming query has one stateful operator",
-                "Put repartition() before it: that makes two",
-            )
+    def operation_of(self, node: Processor) -> str:
+        """Return what one of its processors does, as an error names it."""
+        return self._operation_of(node)
 
     def _operation_of(self, node: Processor) -> str:
         return type(node.operation).__name__.lower().removesuffix("function")

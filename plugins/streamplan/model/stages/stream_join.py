@@ -9,7 +9,6 @@ from typing import ClassVar
 from streamplan.model.operations import (
     OuterJoinSide,
     OuterStreamJoin,
-    StoreForJoin,
     StreamJoin,
 )
 from streamplan.model.processor_topology import Node, Processor, Subtopology
@@ -21,7 +20,7 @@ class StreamJoinStage(Stage):
     """A join of two streams. ``nodes`` pass what both sides have found."""
 
     has_one_node: ClassVar[bool] = True
-    sorts_in_python: ClassVar[bool] = True
+    sorts_in_python = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
@@ -41,15 +40,22 @@ class StreamJoinStage(Stage):
         return self.subtopology.sides_of(self.nodes[0])
 
     @property
+    def takers(self) -> tuple[Processor, ...]:
+        """See :attr:`Stage.takers`."""
+        return self.sides
+
+    @property
     def shared(self) -> Processor | None:
         """The processor that writes the store that both sides of a left or outer join share; None for inner ones."""
-        sides = self.subtopology.processors_with(OuterJoinSide)
+        (node,) = self.nodes
+        of_sides = self.subtopology.predecessors[node.name]
+        sides = (side for side in self.subtopology.processors_with(OuterJoinSide) if side.name in of_sides)
         return next((side for side in sides if side.writes_store), None)
 
     @property
     def stores(self) -> Mapping[str, Restore]:
         """See :attr:`Stage.stores`. What waits for a match is changed as a whole."""
-        stores = dict.fromkeys(self.subtopology.stores, Restore.EVERY_RECORD)
+        stores = {str(side.store): Restore.EVERY_RECORD for side in self.sides}
         return stores if self.shared is None else {**stores, str(self.shared.store): Restore.LAST_OF_KEY}
 
     @property
@@ -61,8 +67,8 @@ class StreamJoinStage(Stage):
 
     def depends_on_arrival(self, nodes: Collection[Node]) -> str:
         """See :meth:`Stage.depends_on_arrival`."""
-        of_join = (StoreForJoin, StreamJoin)
-        if any(isinstance(node, Processor) and isinstance(node.operation, of_join) for node in nodes):
+        own = {node.name for node in (*self.sides, *self.nodes)}
+        if any(node.name in own for node in nodes):
             return "what a join of two streams wrote depends on when its records came"
         return ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from streamplan.model.operations import (
     TableJoin,
 )
 from streamplan.model.processor_topology import Node, Processor, Subtopology
-from streamplan.model.stages.stage import Stage
+from streamplan.model.stages.stage import Restore, Stage
 
 WRITE_TABLE = "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')"
 """What to write instead of a join with the result of an aggregate."""
@@ -21,8 +21,10 @@ WRITE_TABLE = "Write the aggregate to a compacted topic with to_stream().to('…
 class TableJoinStage(Stage):
     """Joins of tables by their keys."""
 
-    recounts_in_state: ClassVar[bool] = True
-    recounts_last_updates: ClassVar[bool] = True
+    is_at_sources: ClassVar[bool] = True
+
+    recounts_in_state = True
+    recounts_last_updates = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
@@ -41,13 +43,14 @@ class TableJoinStage(Stage):
         names = {node.name for join in joins for node in self.subtopology.upstream_of([join])}
         return tuple(join for join in joins if join.name not in names)
 
-    def faults(
-        self, before: Sequence[Stage], behind: Sequence[Stage], reached: Collection[str]
-    ) -> Iterable[Diagnostic]:
-        """See :meth:`Stage.faults`. Beside a later kind that one is refused."""
-        if before:
-            yield from super().faults(before, behind, reached)
-            return
+    @property
+    def stores(self) -> Mapping[str, Restore]:
+        """See :attr:`Stage.stores`. The rows of the tables are among them."""
+        tables = self.subtopology.table_stores.values()
+        return {**dict.fromkeys(tables, Restore.LAST_OF_KEY), **super().stores}
+
+    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
+        """See :meth:`Stage.faults`."""
         stores = self.subtopology.table_stores.values()
         for node in self.nodes:
             if any(side not in self.nodes and side.store not in stores for side in self.subtopology.sides_of(node)):

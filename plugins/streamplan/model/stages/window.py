@@ -22,7 +22,7 @@ class WindowStage(AggregatingStage):
     """An aggregate of windows by the time of the stream task: of sessions, or of final results."""
 
     has_one_node: ClassVar[bool] = True
-    sorts_in_python: ClassVar[bool] = True
+    sorts_in_python = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:

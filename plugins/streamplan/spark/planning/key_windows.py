@@ -147,5 +147,19 @@ class KeyTimeWindows(KeyWindows):
             self._note(start, end, window[2][-1])
 
 
+class KeyTotal(KeyWindows):
+    """What is aggregated of one key without windows: one window that never ends, with the start and the end 0.
+
+    The last part is the time of the newest record.
+    """
+
+    def add(self, parts: Any, merging: Merging) -> None:
+        """Add what a record gives to each part of an aggregate."""
+        merged = merging.merge(self.windows[0][2], parts) if self.windows else parts
+        self.windows = [(0, 0, merged)]
+        self.changed = True
+        self._note(0, 0, merged[-1])
+
+
 def _by_end(window: tuple[int, int, Any]) -> tuple[int, int]:
     return window[1], window[0]

@@ -87,6 +87,8 @@ class OperatorPlanner:
         apply_stateful: Plans a node that belongs to the state (``StagePlan.apply``).
         diagnostics: Where given, a node that Spark refuses is noted in it, and the nodes after it are left out.
         acts: Whether the functions of ``foreach`` and ``peek`` are called. A recount leaves them out.
+        repeats: Whether another planner plans the same operations, too: then neither is a function called for what it
+            does, nor are records counted.
 
     ``written``  what is known of the records of each output that was planned, by its number
     ``grouped``  the nodes whose records were grouped, so that those that cannot be are rejected once
@@ -99,10 +101,12 @@ class OperatorPlanner:
         diagnostics: list[Diagnostic] | None = None,
         *,
         acts: bool = True,
+        repeats: bool = False,
     ) -> None:
         self.subtopology = subtopology
         self._apply_stateful = apply_stateful
-        self._acts = acts
+        self._acts = acts and not repeats
+        self._repeats = repeats
         self._outputs = subtopology.output_numbers
         self._diagnostics = diagnostics
         self.written: dict[int, RecordFrame] = {}
@@ -178,10 +182,19 @@ class OperatorPlanner:
             return None
 
     def plan_before(self, nodes: Sequence[Processor]) -> None:
+        """Plan every node that records pass on their way into one of these."""
+        self.plan(self.subtopology.upstream_of(nodes))
+
+    def plan_beside(self, nodes: Sequence[Processor]) -> None:
         """Plan every node that is none of these and does not come after them."""
         names = {node.name for node in nodes}
         after = self.subtopology.downstream_of(names)
         self.plan(node for node in self.subtopology.nodes if node.name not in after and node.name not in names)
+
+    def source_frames(self) -> dict[str, RecordFrame]:
+        """Return the records of each source, by its name."""
+        frames = {source.name: self._frames[source.name] for source in self.subtopology.sources}
+        return {name: frame for name, frame in frames.items() if frame is not None}
 
     def consume(self, name: str) -> RecordFrame | None:
         """Return the records of a node for one of its successors, the rejected ones for the first successor only.
@@ -398,6 +411,8 @@ class OperatorPlanner:
         if not frame.no_rejects:  # they are not among the records that pass
             self.write(dead_letter_rows(frame.rejected()))
             frame = frame.accepted()
+        if self._repeats:
+            return frame
         columns = [F.expr(expression).alias(metric) for metric, expression in metrics]
         if frame.data.isStreaming:
             return replace(frame, data=frame.data.observe(name, *columns))

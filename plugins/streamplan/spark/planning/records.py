@@ -128,6 +128,11 @@ class RecordFrame:
         return self.key_not_null and self.value_is_raw
 
     @property
+    def with_fields(self) -> RecordFrame:
+        """The same where the fields are the value: bytes that no serde reads, such as those of a count, are not."""
+        return replace(self, value_is_raw=False) if self.value_is_raw and self.serde is None else self
+
+    @property
     def windowed(self) -> bool:
         """Whether the key is one of a window."""
         return record_has(self.data, "window")

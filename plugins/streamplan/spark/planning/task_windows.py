@@ -1,7 +1,8 @@
 """Aggregates of windows by the time of the stream task: Spark's ``transformWithState``, with the task as one group.
 
-Sessions are aggregated so, and time windows of which only the final results are passed. What is too late, and which
-windows close, is told by the newest record of the stream task, which is one for all keys
+Sessions are aggregated so, and time windows of which only the final results are passed; and beside other state of a
+sub-topology every aggregate, where one without windows has one value of each key. What is too late, and which windows
+close, is told by the newest record of the stream task, which is one for all keys
 (``KStreamSessionWindowAggregate``, ``KStreamWindowAggregate``). So the group is the stream task, and not the key, as
 for the join of two streams. The state of a key is the list of its windows.
 
@@ -54,20 +55,21 @@ from streamplan.spark.planning.keys import number_in_key
 from streamplan.spark.planning.merging import PARTS, Merging
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_state import record_place
-from streamplan.spark.planning.window_state import FinalResults, WindowAggregate
+from streamplan.spark.planning.window_state import FinalResults, TotalAggregate, WindowAggregate
 
 _ORDERED = (BooleanType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StringType, TimestampType)
 """The types whose values Python orders as Spark does."""
 
 _TIME = "time"
-"""The name of the part of a time window that is the time of its newest record."""
+"""The name of the part that is the time of the newest record."""
 
 
 def aggregate_windows(node: Processor, records: RecordFrame, ticks: DataFrame | None = None) -> DataFrame:
     """Aggregate the records of each key and window.
 
     Args:
-        node: The processor of a :class:`~streamplan.model.stages.WindowStage`.
+        node: The processor of a :class:`~streamplan.model.stages.window.WindowStage`, or of a
+            :class:`~streamplan.model.stages.task_aggregate.TaskAggregateStage`.
         records: What it aggregates. All have a key, and none is rejected.
         ticks: A stream with rows for stream tasks whose time may go on without records; None without such tasks.
 
@@ -107,13 +109,16 @@ def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, ti
         stored: The last record of each key of the changelog, in the columns :data:`streamplan.spark.sources.RAW`.
         times: By partition the time in ms that the wall clock has given to a stream task.
     """
-    parts, windows = _Parts.of(node, records), windows_of(node)
+    parts, windows = _Parts.of(node, records), _windows(node)
     types = records.data.limit(0).select(*parts.from_records()).select(*parts.stored_columns()).schema
     key = stored_session() if isinstance(windows, SessionWindows) else stored_key(windows)
     rows = stored.select("partition", "timestamp", *key, stored_value(0, node, types).alias("_stored"))
     if isinstance(windows, SessionWindows):
         bounds = {name: F.unix_millis(f"window.{name}") for name in ("start", "end")}
         bounds["at"] = bounds["end"]
+    elif windows is None:
+        nothing = F.lit(0).cast("bigint")
+        bounds = {"start": nothing, "end": nothing, "at": F.unix_millis("timestamp")}
     else:
         start = F.unix_millis(WINDOW_START)
         bounds = {"start": start, "end": start + F.lit(windows.size_ms), "at": F.unix_millis("timestamp")}
@@ -125,10 +130,14 @@ def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, ti
 
 def windows_of(node: Processor) -> TimeWindows | SessionWindows:
     """Return the windows of an aggregation of windows."""
-    assert isinstance(node.operation, Count | Aggregate)
-    windows = node.operation.window
+    windows = _windows(node)
     assert windows is not None, f"{node.name} aggregates no windows"
     return windows
+
+
+def _windows(node: Processor) -> TimeWindows | SessionWindows | None:
+    assert isinstance(node.operation, Count | Aggregate), f"{node.name} is no aggregate"
+    return node.operation.window
 
 
 def sessions_of(node: Processor) -> SessionWindows:
@@ -169,7 +178,7 @@ def with_times_of_updates(stored: RecordFrame) -> RecordFrame:
 class _Parts:
     """The parts of what a window has aggregated: one for each argument of the node's aggregates, or two of an average.
 
-    The last part of a time window is the time of its newest record, which is one more maximum.
+    The last part is the time of the newest record, which is one more maximum; sessions have it in their end.
 
     Attributes:
         functions: The aggregate functions and the names of their columns, in the order of declaration.
@@ -184,12 +193,12 @@ class _Parts:
     @classmethod
     def of(cls, node: Processor, records: RecordFrame) -> _Parts:
         operation = node.operation
-        assert isinstance(operation, Count | Aggregate), f"{node.name} aggregates no windows"
+        assert isinstance(operation, Count | Aggregate), f"{node.name} is no aggregate"
         functions = [("count", "count")]
         if isinstance(operation, Aggregate):
             functions = [(column.function, column.name) for column in operation.columns]
         arguments = node_arguments(0, node, records)
-        if isinstance(operation.window, TimeWindows):
+        if not isinstance(operation.window, SessionWindows):
             functions.append(("max", _TIME))
             time = F.unix_millis("record.timestamp")
             arguments.append(Argument(_TIME, time, F.unix_millis("timestamp")))
@@ -200,6 +209,8 @@ class _Parts:
             ordered = place + PARTS.get(function, 1) - 1
             if function in ("min", "max", "min_by", "max_by") and not isinstance(types[ordered], _ORDERED):
                 kind = "sessions" if isinstance(operation.window, SessionWindows) else "final results"
+                if not isinstance(operation, FinalCount | FinalAggregate) and kind != "sessions":
+                    kind = "an aggregate beside other state"
                 raise Refused(
                     f"{name}: {function} of {kind} by values of type {types[ordered].simpleString()}",
                     expected="a text, a number, a boolean, a date or a timestamp",
@@ -259,8 +270,11 @@ def _aggregated(
         StructField("place", IntegerType()),
     ]
     merging = Merging(tuple(function for function, _ in parts.functions), tuple(parts.types))
-    kind = FinalResults if final else WindowAggregate
-    processor = kind(windows_of(node), merging, of_parts, restored=restored)
+    windows = _windows(node)
+    if windows is None:
+        processor: WindowAggregate = TotalAggregate(merging, of_parts, restored=restored)
+    else:
+        processor = (FinalResults if final else WindowAggregate)(windows, merging, of_parts, restored=restored)
     changed = rows.groupBy("partition").transformWithState(processor, StructType(fields), "Update", "none")
     window = F.struct(F.timestamp_millis("start").alias("start"), F.timestamp_millis("end").alias("end"))
     at = F.timestamp_millis("at").alias("timestamp")

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
 from streamplan.model.windows import SessionWindows, TimeWindows
-from streamplan.spark.planning.key_windows import Change, KeySessions, KeyTimeWindows, KeyWindows
+from streamplan.spark.planning.key_windows import Change, KeySessions, KeyTimeWindows, KeyTotal, KeyWindows
 from streamplan.spark.planning.merging import Merging
 from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
 from streamplan.spark.sink.writers import times_by_clock
@@ -133,6 +133,35 @@ class WindowAggregate(StatefulProcessor):
             self._state.removeKey((key,))
         elif windows.changed:
             self._state.updateValue((key,), (windows.windows,))
+
+
+class TotalAggregate(WindowAggregate):
+    """Aggregates the records of one stream task without windows, and passes each change of a key's total.
+
+    Args:
+        merging: As for :class:`WindowAggregate`.
+        parts: As for :class:`WindowAggregate`.
+        restored: As for :class:`WindowAggregate`.
+    """
+
+    def __init__(self, merging: Merging, parts: StructType, *, restored: Mapping[int, int] | None) -> None:
+        self._merging = merging
+        self._parts = parts
+        self._restored = restored
+
+    def _of(self, state: Any) -> KeyWindows:
+        return KeyTotal.of(state)
+
+    def _add(self, windows: KeyWindows, at: int, parts: Any, newest: int) -> None:
+        assert isinstance(windows, KeyTotal)
+        windows.add(parts, self._merging)
+
+    def _close(self, partition: int, touched: dict[bytes, KeyWindows], newest: int, swept: int) -> Iterator[Row]:
+        """Put the totals into the state."""
+        for key, windows in touched.items():
+            self._put(key, windows)
+        self._times.update((newest, swept))
+        yield from ()
 
 
 class FinalResults(WindowAggregate):

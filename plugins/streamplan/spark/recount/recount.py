@@ -323,10 +323,10 @@ class _Recount:
             return f"{random} need not return the same for the same record"
         if depends := self.stage.depends_on_arrival(nodes):
             return depends
-        if any(node in self.stage.nodes for node in nodes):
+        if own := [node for node in self.stage.nodes if node in nodes]:
             if self._not_processed:
                 return self._not_processed
-            if self.stage.is_final and not letters.where("is_mark").isEmpty():
+            if any(self.stage.part_of(node).is_final for node in own) and not letters.where("is_mark").isEmpty():
                 return "what a dead letter gives that is processed again depends on when that was done"
         return None
 
@@ -382,14 +382,15 @@ class _Recount:
                 whole = not self.firsts.deleted.keys() & {
                     self.pipeline.topology.decorate(node.topic) for node in upstream if isinstance(node, Source)
                 }
-            windowing = expected.ttl or _windowing(writers[0], demanded)
+            of_class = isinstance(writers[0], Processor) and stage.part_of(writers[0]).ttl_ms is not None
+            windowing = expected.ttl if of_class else _windowing(writers[0], demanded)
             compare_store(written, demanded, found, windowing=windowing, whole_input=whole)
             return
         compacted = any(self._is_compacted(node) for node in upstream if isinstance(node, Source))
         if not replaced and not compacted and not written.compacted:
             compare_records(written, demanded, found)
             return
-        final = bool(replaced) and stage.is_final
+        final = bool(replaced) and all(stage.part_of(node).is_final for node in replaced)
         if final and expected.state.exact:
             if late is not None and output.partition_by is not PartitionBy.SESSION_KEY and not late.isEmpty():
                 found.not_compared(output.topic, "some sessions of other keys cannot be recounted")

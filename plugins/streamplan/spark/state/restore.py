@@ -207,11 +207,11 @@ def _run_restoring_query(
     stage = stage_of(subtopology)
 
     def stored(node: Processor) -> DataFrame:
-        rows = read(node)
+        rows, part = read(node), stage.part_of(node)
         columns = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
-        if not stage.restores_deletions:
+        if not part.restores_deletions:
             rows = rows.where("value is not null")  # a null value deletes the key
-        if stage.aggregates:
+        if part.aggregates:
             columns["offset"] = F.lit(-1).cast("bigint")  # before any record that comes
         return rows.select(*(columns.get(name, F.col(name)).alias(name) for name in RAW_COLUMNS))
 
@@ -221,7 +221,7 @@ def _run_restoring_query(
     of_stores = subtopology.as_stored()
     query = (
         plan_of(of_stores)
-        .restore(StoredState(of_stores, schemas, stored, times))
+        .restored(StoredState(of_stores, schemas, stored, times))
         .writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}-restore")
         .outputMode("update")
         .option("checkpointLocation", checkpoint.location)

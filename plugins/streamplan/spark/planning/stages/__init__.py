@@ -8,36 +8,45 @@ from typing import Any
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.stages import stage_of
 from streamplan.model.stages.aggregate import AggregateStage
+from streamplan.model.stages.chain import StageChain
 from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.look_up import LookUpStage
 from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.stage import Stage, StatelessStage
 from streamplan.model.stages.stream_join import StreamJoinStage
 from streamplan.model.stages.table_join import TableJoinStage
+from streamplan.model.stages.task_aggregate import TaskAggregateStage
 from streamplan.model.stages.window import WindowStage
 from streamplan.spark.planning.stages.aggregate import AggregatePlan
+from streamplan.spark.planning.stages.chain import ChainPlan
 from streamplan.spark.planning.stages.foreign_key import ForeignKeyPlan
 from streamplan.spark.planning.stages.look_up import LookUpPlan
 from streamplan.spark.planning.stages.process import ProcessPlan
-from streamplan.spark.planning.stages.stage_plan import StagePlan
+from streamplan.spark.planning.stages.stage_plan import OperatorPlan, StagePlan
 from streamplan.spark.planning.stages.stateless import StatelessPlan
 from streamplan.spark.planning.stages.stream_join import StreamJoinPlan
 from streamplan.spark.planning.stages.table_join import TableJoinPlan
+from streamplan.spark.planning.stages.task_aggregate import TaskAggregatePlan
 from streamplan.spark.planning.stages.window import WindowPlan
 
-PLANS: Mapping[type[Stage], type[StagePlan[Any]]] = {
-    StatelessStage: StatelessPlan,
+PLANS: Mapping[type[Stage], type[OperatorPlan[Any]]] = {
     ForeignKeyStage: ForeignKeyPlan,
     TableJoinStage: TableJoinPlan,
     StreamJoinStage: StreamJoinPlan,
     LookUpStage: LookUpPlan,
     WindowStage: WindowPlan,
     AggregateStage: AggregatePlan,
+    TaskAggregateStage: TaskAggregatePlan,
     ProcessStage: ProcessPlan,
 }
+"""The plans of the kinds of state."""
 
 
 def plan_of(subtopology: Subtopology) -> StagePlan[Any]:
-    """Return the plan of the stage of a sub-topology."""
-    stage = stage_of(subtopology)
+    """Return the plan of the state of a sub-topology."""
+    match stage := stage_of(subtopology):
+        case StatelessStage():
+            return StatelessPlan(stage)
+        case StageChain(parts=parts):
+            return ChainPlan(stage, tuple(PLANS[type(part)](part) for part in parts))
     return PLANS[type(stage)](stage)

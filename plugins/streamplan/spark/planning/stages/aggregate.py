@@ -14,35 +14,37 @@ from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.recounted.ties import with_observed_ties
 from streamplan.spark.planning.stages.grouping import aggregation_inputs, cogroup_side, grouped_records
 from streamplan.spark.planning.stages.stage_plan import (
-    Cut,
+    OperatorPlan,
     Recounted,
     Recounting,
-    Sources,
-    StagePlan,
     StoredState,
-    cut_behind_state,
 )
 
 
-class AggregatePlan(StagePlan[AggregateStage]):
+class AggregatePlan(OperatorPlan[AggregateStage]):
     """Aggregates what the operations before have made of the records."""
 
-    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
-        """Let the planner go on with what the aggregates store, and with the rows that were complete before them."""
-        nodes = self.stage.nodes
-        planner.bind_all(sources.frames())
-        inputs = aggregation_inputs(planner, nodes)
-        cut, batch = cut_behind_state(self._aggregate(nodes, inputs), planner)
-        for number, node in enumerate(nodes):
-            planner.bind(node.name, _stored(planner, number, node, batch, inputs[node.name]))
-        return cut
+    divides = False
 
-    def restore(self, stored: StoredState) -> DataFrame:
+    def inputs(self, planner: OperatorPlanner) -> Mapping[str, RecordFrame]:
+        """See :meth:`StagePlan.inputs`."""
+        return aggregation_inputs(planner, self.stage.nodes)
+
+    def operate(self, inputs: Mapping[str, RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
+        """See :meth:`StagePlan.operate`."""
+        return self._aggregate(self.stage.nodes, inputs)
+
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Mapping[str, RecordFrame]) -> None:
+        """See :meth:`StagePlan.bind`."""
+        for number, node in enumerate(self.stage.nodes):
+            planner.bind(node.name, stored_aggregate(planner, number, node, rows, inputs[node.name]))
+
+    def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
         nodes = self.stage.nodes
         return restore_aggregation(
             nodes,
-            aggregation_inputs(self.planner_of_types(stored), nodes),
+            self.inputs(planner),
             {node.name: stored.rows(node) for node in nodes},
             merged=len(self.stage.subtopology.sources) > 1,
             ordered=self.stage.passes_updates_in_order,
@@ -57,7 +59,7 @@ class AggregatePlan(StagePlan[AggregateStage]):
             rows = self._aggregate([node], {name: inputs})
             exact = exact and "double" not in rows.schema.simpleString()
             rows = with_observed_ties(node, inputs, rows, recounting.changelog(node))
-            planner.bind(name, _stored(planner, 0, node, rows, inputs))
+            planner.bind(name, stored_aggregate(planner, 0, node, rows, inputs))
         return Recounted(exact=exact)
 
     def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
@@ -65,14 +67,14 @@ class AggregatePlan(StagePlan[AggregateStage]):
         if not self.stage.has(node):
             return cogroup_side(planner, node, frames[0])
         records = grouped_records(planner, node, frames, by_task=False)
-        return _stored(planner, 0, node, self._aggregate([node], {node.name: records}), records)
+        return stored_aggregate(planner, 0, node, self._aggregate([node], {node.name: records}), records)
 
     def _aggregate(self, nodes: Sequence[Processor], inputs: Mapping[str, RecordFrame]) -> DataFrame:
         merged = len(self.stage.subtopology.sources) > 1
         return aggregate(nodes, inputs, merged=merged, ordered=self.stage.passes_updates_in_order)
 
 
-def _stored(
+def stored_aggregate(
     planner: OperatorPlanner, number: int, node: Processor, batch: DataFrame, records: RecordFrame
 ) -> RecordFrame:
     """Write the rows of a store into its changelog; return what the aggregate passes."""

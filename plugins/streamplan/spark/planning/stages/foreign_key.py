@@ -35,24 +35,27 @@ from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.recounted.foreign_keys import bind_recounted_side
 from streamplan.spark.planning.stages.stage_plan import (
-    Cut,
+    OperatorPlan,
     Recounted,
     Recounting,
-    Sources,
-    StagePlan,
     StoredState,
-    batch_of,
 )
 
 
-class ForeignKeyPlan(StagePlan[ForeignKeyStage]):
+class ForeignKeyPlan(OperatorPlan[ForeignKeyStage]):
     """Gives one side its records, and those of the other side."""
 
-    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
-        """Let the planner begin with the records of the side's table, and with what the side has made of all."""
-        subtopology, frames = self.stage.subtopology, sources.frames()
-        streaming = join_by_foreign_key(subtopology, frames)
-        batch = batch_of(streaming)
+    def inputs(self, planner: OperatorPlanner) -> Mapping[str, RecordFrame]:
+        """See :meth:`StagePlan.inputs`."""
+        return planner.source_frames()
+
+    def operate(self, inputs: Mapping[str, RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
+        """See :meth:`StagePlan.operate`."""
+        return join_by_foreign_key(self.stage.subtopology, inputs)
+
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Mapping[str, RecordFrame]) -> None:
+        """See :meth:`StagePlan.bind`. The source of the side's table has its records."""
+        subtopology, frames, batch = self.stage.subtopology, inputs, rows
         table = table_source(subtopology)
         records = records_of_table(batch, frames[table.name])
         planner.write(dead_letter_rows(records.rejected()))
@@ -75,9 +78,8 @@ class ForeignKeyPlan(StagePlan[ForeignKeyStage]):
                     planner.bind(node.name, sent_records(batch.where("false"), Made.RESPONSE, known))
                 case ResponseJoin():
                     planner.bind(node.name, joined_by_foreign_key(batch, subtopology, frames))
-        return Cut(streaming, batch)
 
-    def restore(self, stored: StoredState) -> DataFrame:
+    def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
         subtopology, raw = self.stage.subtopology, stored.table_rows()
         for node in subtopology.processors_with(SubscriptionReceive):

@@ -17,30 +17,30 @@ from streamplan.model.stages.look_up import LookUpStage
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages.stage_plan import (
-    Cut,
+    OperatorPlan,
     Recounted,
     Recounting,
-    Sources,
-    StagePlan,
     StoredState,
-    batch_of,
 )
 from streamplan.spark.planning.stream_table_join import join_streams_with_tables, joined_frames
 
 
-class LookUpPlan(StagePlan[LookUpStage]):
+class LookUpPlan(OperatorPlan[LookUpStage]):
     """Looks up the key of each record in all tables, at the sources."""
 
-    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
-        """Let the planner begin with the joined records of each source."""
-        stores = self.stage.subtopology.table_stores
-        frames = sources.frames()
-        streaming = join_streams_with_tables(frames, stores)
-        batch = batch_of(streaming)
-        planner.bind_all(joined_frames(batch, frames, stores))
-        return Cut(streaming, batch)
+    def inputs(self, planner: OperatorPlanner) -> Mapping[str, RecordFrame]:
+        """See :meth:`StagePlan.inputs`."""
+        return planner.source_frames()
 
-    def restore(self, stored: StoredState) -> DataFrame:
+    def operate(self, inputs: Mapping[str, RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
+        """See :meth:`StagePlan.operate`."""
+        return join_streams_with_tables(inputs, self.stage.subtopology.table_stores)
+
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Mapping[str, RecordFrame]) -> None:
+        """See :meth:`StagePlan.bind`. The sources have the joined records."""
+        planner.bind_all(joined_frames(rows, inputs, self.stage.subtopology.table_stores))
+
+    def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
         return join_streams_with_tables(stored.frames(stored.table_rows()), self.stage.subtopology.table_stores)
 

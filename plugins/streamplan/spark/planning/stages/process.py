@@ -16,40 +16,44 @@ from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.process import process_records, processed_records, restore_process, stored_changes
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 from streamplan.spark.planning.stages.stage_plan import (
-    Cut,
+    OperatorPlan,
     Recounted,
     Recounting,
-    Sources,
-    StagePlan,
     StoredState,
-    cut_behind_state,
 )
 
 
-class ProcessPlan(StagePlan[ProcessStage]):
+class ProcessPlan(OperatorPlan[ProcessStage]):
     """Calls the class with what the operations before have made of the records."""
 
     most_recounted: ClassVar[int | None] = 200_000  # A Python worker sorts them, to process them all at once.
 
-    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
-        """Let the planner go on with what the class gives, and with the rows that were complete before."""
+    def inputs(self, planner: OperatorPlanner) -> RecordFrame:
+        """See :meth:`StagePlan.inputs`."""
         (node,) = self.stage.nodes
-        planner.bind_all(sources.frames())
-        inputs = self._inputs(planner)
-        cut, processed = cut_behind_state(process_records(node, inputs), planner)
-        planner.bind(node.name, _with_store(planner, node, processed, inputs))
-        return replace(cut, divided=True)
+        planner.plan_before([node])
+        return _processable(planner, planner.inputs_of(node)[0])
 
-    def restore(self, stored: StoredState) -> DataFrame:
+    def operate(self, inputs: RecordFrame, ticks: Callable[[], DataFrame] | None) -> DataFrame:
+        """See :meth:`StagePlan.operate`."""
+        (node,) = self.stage.nodes
+        return process_records(node, inputs)
+
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: RecordFrame) -> None:
+        """See :meth:`StagePlan.bind`."""
+        (node,) = self.stage.nodes
+        planner.bind(node.name, _with_store(planner, node, rows, inputs))
+
+    def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
         (node,) = self.stage.nodes
-        return restore_process(node, self._inputs(self.planner_of_types(stored)), stored.rows(node))
+        return restore_process(node, self.inputs(planner), stored.rows(node))
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the class process all records once more, where it can."""
         (node,) = self.stage.nodes
         planner.bind_all(frames)
-        inputs = self._inputs(planner)
+        inputs = self.inputs(planner)
         if not recounting.processes:
             inputs = replace(inputs, data=inputs.data.where("false"))
         planner.bind(node.name, _with_store(planner, node, process_records(node, inputs, sweeps=False), inputs))
@@ -65,19 +69,13 @@ class ProcessPlan(StagePlan[ProcessStage]):
         records = _processable(planner, frames[0])
         return _with_store(planner, node, process_records(node, records), records)
 
-    def _inputs(self, planner: OperatorPlanner) -> RecordFrame:
-        """Plan what comes before the class; return the records that it is given."""
-        (node,) = self.stage.nodes
-        planner.plan_before([node])
-        return _processable(planner, planner.inputs_of(node)[0])
-
 
 def _processable(planner: OperatorPlanner, frame: RecordFrame) -> RecordFrame:
     """The records that the class can be given. Those without a key only move its time on."""
     frame = rejecting_binary_keys(frame)
     if not frame.no_rejects:
         planner.write(dead_letter_rows(frame.rejected()))
-    return frame.accepted()
+    return frame.accepted().with_fields
 
 
 def _with_store(planner: OperatorPlanner, node: Processor, processed: DataFrame, records: RecordFrame) -> RecordFrame:

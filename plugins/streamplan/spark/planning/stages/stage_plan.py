@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -125,24 +125,21 @@ class StagePlan(ABC, Generic[Kind]):
     most_recounted: ClassVar[int | None] = None
     """The most records of a stream task that can be recounted; None without a limit."""
 
-    def planner(self, diagnostics: list[Diagnostic] | None = None, *, acts: bool = True) -> OperatorPlanner:
+    def planner(
+        self, diagnostics: list[Diagnostic] | None = None, *, acts: bool = True, repeats: bool = False
+    ) -> OperatorPlanner:
         """Return a planner of the sub-topology.
 
         Args:
             diagnostics: See :class:`OperatorPlanner`.
             acts: See :class:`OperatorPlanner`.
+            repeats: See :class:`OperatorPlanner`.
         """
-        return OperatorPlanner(self.stage.subtopology, self.apply, diagnostics, acts=acts)
-
-    def planner_of_types(self, stored: StoredState) -> OperatorPlanner:
-        """Return a planner on sources without records: for their types."""
-        planner = self.planner()
-        planner.bind_all(stored.frames(stored.no_records()))
-        return planner
+        return OperatorPlanner(self.stage.subtopology, self.apply, diagnostics, acts=acts, repeats=repeats)
 
     @abstractmethod
     def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
-        """Plan the streaming query up to the state; let the planner begin with what a micro-batch has behind it.
+        """Plan the streaming query up to the state; let the planner go on with what a micro-batch has behind it.
 
         Args:
             sources: Streams of records.
@@ -151,8 +148,12 @@ class StagePlan(ABC, Generic[Kind]):
         """
 
     @abstractmethod
-    def restore(self, stored: StoredState) -> DataFrame:
-        """Plan the stateful operator over what its stores hold; return a streaming plan that leaves this state."""
+    def restored(self, stored: StoredState) -> DataFrame:
+        """Plan the state over what its stores hold; return a streaming plan that leaves this state.
+
+        Args:
+            stored: What the stores hold.
+        """
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on with what all records that were processed demand of the state.
@@ -179,6 +180,71 @@ class StagePlan(ABC, Generic[Kind]):
             Refused: The node does not belong to a state of this kind.
         """
         raise Refused(f"no query is known for {type(node.operation).__name__}")
+
+
+class OperatorPlan(StagePlan[Kind]):
+    """The plans of a stage that has one stateful operator of Spark."""
+
+    @property
+    def divides(self) -> bool:
+        """Whether the plan of the micro-batch reads what the operator gave more than once."""
+        return True
+
+    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
+        """See :meth:`StagePlan.stream`."""
+        planner.bind_all(sources.frames())
+        inputs = self.inputs(planner)
+        stateful = self.operate(inputs, ticks)
+        if self.stage.is_at_sources:
+            batch = batch_of(stateful)
+            cut = Cut(stateful, batch)
+        else:
+            planner.plan_beside(self.stage.takers)
+            cut, batch = cut_behind_state(stateful, planner)
+        self.bind(planner, batch, inputs)
+        return replace(cut, divided=cut.divided or self.divides)
+
+    @abstractmethod
+    def inputs(self, planner: OperatorPlanner) -> Any:
+        """Plan what comes before the state; return the records that it is given, as :meth:`operate` takes them.
+
+        Args:
+            planner: Of the sub-topology. Its sources are bound.
+        """
+
+    @abstractmethod
+    def operate(self, inputs: Any, ticks: Callable[[], DataFrame] | None) -> DataFrame:
+        """Plan the stateful operator.
+
+        Args:
+            inputs: What :meth:`inputs` gave.
+            ticks: See :func:`~streamplan.spark.planning.plan.plan_subtopology`.
+        """
+
+    @abstractmethod
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Any) -> None:
+        """Let a planner go on with what the operator gave.
+
+        Args:
+            planner: Of the sub-topology.
+            rows: What :meth:`operate` gave: a stream, or what a micro-batch has of it.
+            inputs: What :meth:`inputs` gave; only what is known of the records is used.
+        """
+
+    def restored(self, stored: StoredState) -> DataFrame:
+        """See :meth:`StagePlan.restored`."""
+        planner = self.planner()
+        planner.bind_all(stored.frames(stored.no_records()))
+        return self.restore(stored, planner)
+
+    @abstractmethod
+    def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
+        """Plan the stateful operator over what its stores hold; return a streaming plan that leaves this state.
+
+        Args:
+            stored: What the stores hold.
+            planner: Of the sub-topology, on sources without records: for their types.
+        """
 
 
 def cut_behind_state(stateful: DataFrame, planner: OperatorPlanner) -> tuple[Cut, DataFrame]:

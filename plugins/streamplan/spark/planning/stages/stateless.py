@@ -26,6 +26,6 @@ class StatelessPlan(StagePlan[StatelessStage]):
             planner.bind(source.name, read_source(self.stage.subtopology, source, sources.schemas, records))
         return Cut(streaming, batch, divided=several)
 
-    def restore(self, stored: StoredState) -> DataFrame:
+    def restored(self, stored: StoredState) -> DataFrame:
         """Not called: nothing is stored."""
         raise AssertionError(f"sub-topology {self.stage.subtopology.id} has no state")

@@ -13,13 +13,10 @@ from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages.stage_plan import (
-    Cut,
+    OperatorPlan,
     Recounted,
     Recounting,
-    Sources,
-    StagePlan,
     StoredState,
-    batch_of,
 )
 from streamplan.spark.planning.table_table_join import (
     join_table_updates,
@@ -31,18 +28,23 @@ from streamplan.spark.planning.table_table_join import (
 )
 
 
-class TableJoinPlan(StagePlan[TableJoinStage]):
+class TableJoinPlan(OperatorPlan[TableJoinStage]):
     """Joins the updates of the tables."""
 
-    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
-        """Let the planner begin with the records of each source, and with the updates of each joined table."""
-        subtopology, frames = self.stage.subtopology, sources.frames()
-        streaming = join_table_updates(subtopology, frames)
-        batch = batch_of(streaming)
-        self._bind(planner, records_of_sources(batch, frames), joined_tables(batch, subtopology, frames))
-        return Cut(streaming, batch)
+    def inputs(self, planner: OperatorPlanner) -> Mapping[str, RecordFrame]:
+        """See :meth:`StagePlan.inputs`."""
+        return planner.source_frames()
 
-    def restore(self, stored: StoredState) -> DataFrame:
+    def operate(self, inputs: Mapping[str, RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
+        """See :meth:`StagePlan.operate`."""
+        return join_table_updates(self.stage.subtopology, inputs)
+
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Mapping[str, RecordFrame]) -> None:
+        """See :meth:`StagePlan.bind`. The sources have the records, of which the rejected ones end here."""
+        subtopology = self.stage.subtopology
+        self._bind(planner, records_of_sources(rows, inputs), joined_tables(rows, subtopology, inputs))
+
+    def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
         results = {node.name: stored.rows(node) for node in self.stage.nodes if node.writes_store}
         return restore_table_joins(self.stage.subtopology, stored.frames(stored.table_rows()), results)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -17,13 +16,10 @@ from streamplan.spark.planning.recounted.sessions import late_keys, recounted_se
 from streamplan.spark.planning.recounted.ties import with_observed_ties
 from streamplan.spark.planning.stages.grouping import aggregation_inputs, cogroup_side, grouped_records
 from streamplan.spark.planning.stages.stage_plan import (
-    Cut,
+    OperatorPlan,
     Recounted,
     Recounting,
-    Sources,
-    StagePlan,
     StoredState,
-    cut_behind_state,
 )
 from streamplan.spark.planning.task_windows import (
     aggregate_windows,
@@ -33,32 +29,43 @@ from streamplan.spark.planning.task_windows import (
 )
 
 
-class WindowPlan(StagePlan[WindowStage]):
+class WindowPlan(OperatorPlan[WindowStage]):
     """Aggregates the windows of what the operations before have made of the records."""
 
-    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
-        """Let the planner go on with the windows that have changed, or that close, and with what was complete."""
+    @property
+    def divides(self) -> bool:
+        """See :attr:`StagePlan.divides`."""
+        return self.stage.is_final
+
+    def inputs(self, planner: OperatorPlanner) -> RecordFrame:
+        """See :meth:`StagePlan.inputs`."""
+        (inputs,) = aggregation_inputs(planner, self.stage.nodes, by_task=True).values()
+        return inputs
+
+    def operate(self, inputs: RecordFrame, ticks: Callable[[], DataFrame] | None) -> DataFrame:
+        """See :meth:`StagePlan.operate`."""
         (node,) = self.stage.nodes
         of_idle_tasks = None
         if self.stage.idle_ms is not None:
             assert ticks is not None, f"sub-topology {self.stage.subtopology.id} needs ticks"
             of_idle_tasks = ticks()
-        planner.bind_all(sources.frames())
-        inputs = self._inputs(planner)
-        cut, changed = cut_behind_state(aggregate_windows(node, inputs, of_idle_tasks), planner)
-        planner.bind(node.name, self._stored(planner, node, changed, inputs))
-        return replace(cut, divided=cut.divided or self.stage.is_final)
+        return aggregate_windows(node, inputs, of_idle_tasks)
 
-    def restore(self, stored: StoredState) -> DataFrame:
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: RecordFrame) -> None:
+        """See :meth:`StagePlan.bind`."""
+        (node,) = self.stage.nodes
+        planner.bind(node.name, self._stored(planner, node, rows, inputs))
+
+    def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
         (node,) = self.stage.nodes
-        return restore_windows(node, self._inputs(self.planner_of_types(stored)), stored.rows(node), stored.times)
+        return restore_windows(node, self.inputs(planner), stored.rows(node), stored.times)
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on with the windows of all records, without the sessions of late keys."""
         (node,) = self.stage.nodes
         planner.bind_all(frames)
-        inputs, late = self._inputs(planner), None
+        inputs, late = self.inputs(planner), None
         if self.stage.of_sessions:
             late = late_keys(node, inputs).persist()
             rows = recounted_sessions(node, inputs, late)
@@ -79,10 +86,6 @@ class WindowPlan(StagePlan[WindowStage]):
             return cogroup_side(planner, node, frames[0])
         records = grouped_records(planner, node, frames, by_task=True)
         return self._stored(planner, node, aggregate_windows(node, records), records)
-
-    def _inputs(self, planner: OperatorPlanner) -> RecordFrame:
-        (inputs,) = aggregation_inputs(planner, self.stage.nodes, by_task=True).values()
-        return inputs
 
     def _stored(self, planner: OperatorPlanner, node: Processor, rows: DataFrame, records: RecordFrame) -> RecordFrame:
         """Write the changes of windows into the changelog; return what is passed of them."""

@@ -1,0 +1,186 @@
+"""Several kinds of state in one query, with operations without state between them.
+
+A stream can be given to one operator alone: of a second use Spark makes a second operator with a state of its own. So
+what a state is given of another one's results is computed by an operator of its own that repeats the other one, with
+the same records, and so with the same state. What the first operator gives is written; what the second one gives goes
+into the next state. Both are in the same micro-batch and the same checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, reduce
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streamplan.errors import Refused
+from streamplan.model.operations import function_of
+from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.chain import StageChain
+from streamplan.model.stages.stage import Stage
+from streamplan.spark.planning.operators import OperatorPlanner
+from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.stages.stage_plan import (
+    Cut,
+    OperatorPlan,
+    Recounted,
+    Recounting,
+    Sources,
+    StagePlan,
+    StoredState,
+    batch_of,
+)
+from streamplan.spark.sources import RAW_COLUMNS
+
+_Operate = Callable[[OperatorPlan[Any], Any, OperatorPlanner], DataFrame]
+"""Plans the operator of a part, of its inputs and the planner that has planned these."""
+
+
+@dataclass(frozen=True)
+class ChainPlan(StagePlan[StageChain]):
+    """The plans of several stages.
+
+    Attributes:
+        plans: Those of the parts, in their order.
+    """
+
+    plans: tuple[OperatorPlan[Any], ...]
+
+    @property
+    def most_recounted(self) -> int | None:  # type: ignore[override]
+        """See :attr:`StagePlan.most_recounted`."""
+        return min((plan.most_recounted for plan in self.plans if plan.most_recounted is not None), default=None)
+
+    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
+        """Let the planner go on with what all states give, and with the rows that were complete before them."""
+        frames = sources.frames()
+        planner.bind_all(frames)
+        once = None if ticks is None else cache(ticks)
+
+        def operate(plan: OperatorPlan[Any], inputs: Any, _: OperatorPlanner) -> DataFrame:
+            return plan.operate(inputs, once)
+
+        parts: list[tuple[OperatorPlan[Any], Any, DataFrame]] = []
+        for plan in self.plans:
+            on = planner if self._is_first(plan) else self._planner_before(plan, frames, operate)
+            inputs = plan.inputs(on)
+            parts.append((plan, inputs, operate(plan, inputs, on)))
+        early: Sequence[DataFrame] = ()
+        if not any(plan.stage.is_at_sources for plan in self.plans):
+            planner.plan_beside([node for plan in self.plans for node in plan.stage.takers])
+            early = planner.take_output_rows().rows
+        streaming = _together([rows for *_, rows in parts], early)
+        batch = batch_of(streaming)
+        if early:
+            planner.write(_held(batch, "finished"))
+        for number, (plan, inputs, _) in enumerate(parts):
+            if not self._is_first(plan):
+                plan.inputs(planner)  # what it rejects is written once, and here
+            plan.bind(planner, _held(batch, f"held{number}"), inputs)
+        return Cut(streaming, batch)
+
+    def restored(self, stored: StoredState) -> DataFrame:
+        """See :meth:`StagePlan.restored`. The operators have the order that they have in :meth:`stream`."""
+        frames = stored.frames(stored.no_records())
+
+        def operate(plan: OperatorPlan[Any], inputs: Any, planner: OperatorPlanner) -> DataFrame:
+            before = self.stage.before(plan.stage)
+            return plan.restore(_with_operators_of(inputs, stored, plan.stage) if before else stored, planner)
+
+        rows = []
+        for plan in self.plans:
+            planner = self._planner_before(plan, frames, operate)
+            rows.append(operate(plan, plan.inputs(planner), planner))
+        return _together(rows, ())
+
+    def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
+        """Let the planner go on with what all records demand of one state after the other."""
+        planner.bind_all(frames)
+        states = [plan.recount(planner.source_frames(), planner, recounting) for plan in self.plans]
+        late = [state.late for state in states if state.late is not None]
+        return Recounted(
+            late=reduce(DataFrame.unionByName, late) if late else None,
+            exact=all(state.exact for state in states),
+            joined=next((state.joined for state in states if state.joined is not None), None),
+            newest_ms=max(state.newest_ms for state in states),
+        )
+
+    def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
+        """See :meth:`StagePlan.apply`."""
+        part = self.stage.part_of(node)
+        plan = next((plan for plan in self.plans if plan.stage is part), None)
+        return super().apply(node, frames, planner) if plan is None else plan.apply(node, frames, planner)
+
+    def _is_first(self, plan: OperatorPlan[Any]) -> bool:
+        """Whether a state is given what the sources read, or what operations without state have made of that."""
+        if plan.stage.is_at_sources:
+            return True
+        return not self.stage.before(plan.stage) and not any(other.stage.is_at_sources for other in self.plans)
+
+    def _planner_before(
+        self, plan: OperatorPlan[Any], frames: Mapping[str, RecordFrame], operate: _Operate
+    ) -> OperatorPlanner:
+        """Return a planner that has repeated the states before one of them.
+
+        Raises:
+            Refused: What is repeated need not give the same again.
+        """
+        planner = self.planner(repeats=True)
+        planner.bind_all(frames)
+        before = self.stage.before(plan.stage)
+        for other in self.plans:
+            if other.stage in before:
+                inputs = other.inputs(planner)
+                other.bind(planner, operate(other, inputs, planner), inputs)
+        if before:
+            self._require_deterministic(plan.stage)
+        return planner
+
+    def _require_deterministic(self, stage: Stage) -> None:
+        """Refuse a function that need not return the same again: what is computed twice must be the same."""
+        for node in self.stage.subtopology.upstream_of(stage.takers):
+            function = function_of(node.operation) if isinstance(node, Processor) else None
+            if function is not None and not function.deterministic:
+                raise Refused(
+                    f"a state behind another one is given what {function.name} returns, which need not be the same",
+                    remedy="Put repartition(name='…') behind the function.",
+                )
+
+
+def _together(rows: Sequence[DataFrame], finished: Sequence[DataFrame]) -> DataFrame:
+    """What several operators gave, and output rows that need no state, in one plan: a query has one."""
+    named = [(f"held{number}", each) for number, each in enumerate(rows)]
+    if finished:
+        named.append(("finished", reduce(DataFrame.unionByName, finished)))
+    columns = [each.select(F.struct(*each.columns).alias(name)) for name, each in named]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), columns)
+
+
+def _held(batch: DataFrame, name: str) -> DataFrame:
+    return batch.where(F.col(name).isNotNull()).select(f"{name}.*")
+
+
+def _with_operators_of(inputs: Any, stored: StoredState, stage: Stage) -> StoredState:
+    """Return what the stores hold so that the plan has the operators before the state, too.
+
+    A checkpoint knows the operators of a query by their numbers. So the restoring query has the same ones in the same
+    order. Those before the state give it no rows here: each of them is restored for itself.
+    """
+    frames = list(inputs.values()) if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list) else [inputs]
+    first = next(iter(stage.stores))
+
+    def rows(node: Processor) -> DataFrame:
+        of_store = stored.rows(node)
+        if node.store != first:
+            return of_store
+        types = dict(of_store.dtypes)
+        for frame in frames:
+            nothing = frame.data.where(F.col("record.partition") < 0)
+            columns = [F.lit(None).cast(types[name]).alias(name) for name in RAW_COLUMNS]
+            of_store = of_store.unionByName(nothing.select(*columns))
+        return of_store
+
+    return replace(stored, rows=rows)

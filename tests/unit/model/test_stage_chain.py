@@ -1,0 +1,151 @@
+"""Which states of one sub-topology stand in one query, in which order, and which of them are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from streamplan import (
+    JoinWindows,
+    Json,
+    KStream,
+    KTable,
+    OnWindowClose,
+    Pipeline,
+    Processor,
+    SessionWindows,
+    TimeWindows,
+    Topology,
+)
+from streamplan.errors import Refused
+from streamplan.model.stages import stage_of
+from streamplan.model.stages.chain import StageChain
+
+FIELDS = "id string, n bigint"
+
+
+class Seen(Processor):
+    def process(self, record: Any, store: Any) -> Any:
+        return []
+
+
+def counted(stream: KStream, store: str) -> KStream:
+    return stream.group_by_key().count(store=store).to_stream()
+
+
+def processed(stream: KStream, store: str) -> KStream:
+    return stream.process(Seen, store=store, state="n bigint", schema=FIELDS)
+
+
+def declared(declare: Callable[[KStream, KStream, KTable, KTable], Any]) -> Pipeline:
+    topology = Topology("app")
+    streams = [topology.stream(name, value=Json(FIELDS), key="id") for name in ("a", "b")]
+    tables = [topology.table(name, value=Json(FIELDS), key="id") for name in ("t", "u")]
+    declare(*streams, *tables)
+    used = dict.fromkeys((*topology.source_topics, *topology.sink_topics), 1)
+    return Pipeline("app", topology, "", used)
+
+
+def parts(declare: Callable[[KStream, KStream, KTable, KTable], Any]) -> list[tuple[str, list[str], list[str]]]:
+    """The kind and the stores of each state, and the stores of those before it."""
+    (subtopology,) = (each for each in declared(declare).topology.subtopologies if each.stores)
+    stage = stage_of(subtopology)
+    assert isinstance(stage, StageChain)
+    return [
+        (type(part).__name__.removesuffix("Stage"), [*part.stores], [s for b in stage.before(part) for s in b.stores])
+        for part in stage.parts
+    ]
+
+
+def test_a_state_is_behind_those_of_whose_results_it_is_given_records() -> None:
+    found = parts(lambda a, b, t, u: processed(counted(counted(a, "x").filter("count > 1"), "y"), "z"))
+    assert found == [
+        ("TaskAggregate", ["x"], []),
+        ("TaskAggregate", ["y"], ["x"]),
+        ("Process", ["z"], ["x", "y"]),
+    ]
+
+
+def test_states_beside_each_other_know_nothing_of_each_other() -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        counted(a, "x")
+        a.group_by_key().windowed_by(SessionWindows("1 minute")).count(store="y")
+        a.group_by_key().windowed_by(TimeWindows("1 minute")).emit_strategy(OnWindowClose()).count(store="w")
+        processed(a, "z")
+
+    assert [(kind, stores) for kind, stores, before in parts(declare) if not before] == [
+        ("TaskAggregate", ["x"]),
+        ("Window", ["y"]),
+        ("Window", ["w"]),
+        ("Process", ["z"]),
+    ]
+
+
+def test_a_join_with_a_table_comes_first_wherever_it_was_declared() -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        counted(a, "x")
+        counted(a.join(t, {"n": "table.n"}), "y")
+
+    stores = [store for _, (store,), _ in parts(declare)]
+    assert [(kind, before) for kind, _, before in parts(declare)] == [
+        ("LookUp", []),
+        ("TaskAggregate", []),
+        ("TaskAggregate", [stores[0]]),
+    ]
+
+
+def test_both_sides_of_a_join_of_streams_belong_to_it() -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        counted(a.left_join(b, {"n": "n"}, within=JoinWindows("1 day"), store="j"), "x")
+
+    (join, stores, _), (_, _, before) = parts(declare)
+    assert (join, len(stores), before) == ("StreamJoin", 3, stores)
+
+
+def test_aggregates_of_one_kind_that_pass_each_update_have_one_operator_of_spark() -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        counted(a, "x")
+        a.group_by_key().aggregate({"total": "sum(n)"}, store="y")
+
+    (subtopology,) = (each for each in declared(declare).topology.subtopologies if each.stores)
+    assert (stage_of(subtopology).is_native, len(stage_of(subtopology).nodes)) == (True, 2)
+
+
+@pytest.mark.parametrize(
+    ("declare", "told"),
+    [
+        (lambda a, b, t, u: counted(a, "x").merge(counted(a, "y").merge(counted(a, "z"))), None),
+        (
+            lambda a, b, t, u: processed(a, "x").merge(a),
+            "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream",
+        ),
+        (
+            lambda a, b, t, u: (processed(a, "x"), a.group_by_key().reduce(max_by="n", store="y")),
+            "reduce by an expression shares its sub-topology with another stateful operation",
+        ),
+        (
+            lambda a, b, t, u: (a.join(t, {"n": "n"}), t.join(u, {"n": "n"})),
+            "a stream is joined with a table that another table is joined with",
+        ),
+        (
+            lambda a, b, t, u: (counted(a, "x"), t.join(u, {"n": "n"}, foreign_key="id")),
+            None,
+        ),
+        (
+            lambda a, b, t, u: (
+                a.group_by_key().windowed_by(TimeWindows("1 minute")).emit_strategy(OnWindowClose(idle="1 minute"))
+                .count(store="x"),
+                a.group_by_key().windowed_by(TimeWindows("1 hour")).emit_strategy(OnWindowClose(idle="1 hour"))
+                .count(store="y"),
+            ),
+            "two aggregates of one sub-topology have different idle times",
+        ),
+    ],
+)  # fmt: skip
+def test_what_stands_together_and_what_is_refused(declare: Callable[..., Any], told: str | None) -> None:
+    if told is None:
+        declared(declare)
+        return
+    with pytest.raises(Refused, match=told):
+        declared(declare)
