@@ -368,6 +368,19 @@ CHAINS = {
     "counts; to counts",
     "sessions beside windows and a count": "stream a; group_by_key; sessions; count; @1 short_windows; count; "
     "@1 count; to_stream; counts; to counts",
+    "a class behind a filter beside a count": "stream a; filter; process; to made; @0 group_by_key; count; to_stream; "
+    "counts; to counts",
+    "a class behind windows": "stream a; group_by_key; short_windows; count; to_stream; plain_counts; process; to made",
+    "a class behind final results": "stream a; group_by_key; strict_windows; on_close; count; to_stream; "
+    "plain_counts; process; to made",
+    "a class beside a join of two streams": "stream b; stream a; join_soon 0; to joined; @2 process; to made; "
+    "@1 group_by_key; count; to_stream; counts; to counts",
+    "a count of joined tables": "table t; table u; inner_tables 0; to_stream; group_by_key; count; to_stream; counts; "
+    "to counts",
+    "three states": "stream a; group_by_key; python_reduce; to_stream; group_by_key; aggregate; to_stream; process; "
+    "to made",
+    "final results beside a class and a count": "stream a; group_by_key; strict_windows; on_close; count; to_stream; "
+    "plain_counts; to closed; @1 count; to_stream; counts; to counts; @0 process; to made",
 }
 """Several states in one sub-topology."""
 

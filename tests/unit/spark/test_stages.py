@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from streamplan.model.stages import STAGES
-from streamplan.model.stages.stage import StatelessStage
+from streamplan.model.stages.task_aggregate import TaskAggregateStage
 from streamplan.spark.planning.stages import PLANS
 
 
 def test_each_kind_of_state_has_a_plan() -> None:
-    assert PLANS.keys() == {StatelessStage, *STAGES}
+    assert PLANS.keys() == {*STAGES, TaskAggregateStage}

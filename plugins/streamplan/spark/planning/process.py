@@ -7,7 +7,9 @@ which the store has changed is committed as a whole.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import cast
 
 from pyspark.sql import Column, DataFrame
@@ -25,6 +27,9 @@ from streamplan.spark.planning.field_types import as_state, from_state, state_na
 from streamplan.spark.planning.process_state import AggregateFunctionState, ProcessState, RestoredProcessState
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_state import record_in_state, record_of_state
+
+_BEHIND_ALL = (1 << 31) - 1
+"""A place behind all that is made of a record."""
 
 
 def resolve_operation(node: Processor, records: RecordFrame) -> Process:
@@ -50,12 +55,16 @@ def resolve_operation(node: Processor, records: RecordFrame) -> Process:
     return replace(operation, state=fields, fields=fields)
 
 
-def process_records(node: Processor, records: RecordFrame, *, sweeps: bool = True) -> DataFrame:
+def process_records(
+    node: Processor, records: RecordFrame, read: Sequence[RecordFrame] = (), *, sweeps: bool = True
+) -> DataFrame:
     """Process the records of each stream task.
 
     Args:
         node: A processor with a Python class.
         records: What it processes. None is rejected. A record without a key becomes a dead letter.
+        read: All records that the stream task reads, where the stream time is that of the task. Without them it is
+            that of the records that come to the class.
         sweeps: Whether values that are gone by their time to live are removed where no record asks for them, too.
 
     Returns:
@@ -74,11 +83,14 @@ def process_records(node: Processor, records: RecordFrame, *, sweeps: bool = Tru
         (F.lit(None).cast("binary") if records.value_is_raw else records.value).alias("value"),
         record_in_state(records).alias("record"),
     )
+    of_record = cast(StructType, rows.schema["record"].dataType)
+    if read:
+        rows = reduce(DataFrame.unionByName, (_times(frame, rows.schema) for frame in read), _with_times(rows))
     operation = resolve_operation(node, records)
     aggregates = isinstance(operation, ReduceFunction | AggregateFunction)
     of_task = AggregateFunctionState if aggregates else ProcessState
-    state = of_task(operation, records.schema, records.key_serde, sweeps=sweeps)
-    return _transformed(rows, state, operation, rows.schema["record"].dataType)
+    state = of_task(operation, records.schema, records.key_serde, sweeps=sweeps, by_task=bool(read))
+    return _transformed(rows, state, operation, of_record)
 
 
 def restore_process(node: Processor, records: RecordFrame, stored: DataFrame) -> DataFrame:
@@ -142,6 +154,25 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
         key_not_null=True,
         serde=None,
         format=None,
+    )
+
+
+def _with_times(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("only_time", F.lit(False))
+
+
+def _times(frame: RecordFrame, schema: StructType) -> DataFrame:
+    """The times of records that a task reads, in rows of a schema. Each is behind all that is made of the record."""
+    of_record = cast(StructType, schema["record"].dataType)
+    known = {name: F.col(f"record.{name}") for name in ("topic", "partition", "offset", "partition_time")}
+    known["order"] = F.array(F.lit(_BEHIND_ALL)).cast("array<int>")
+    parts = [known.get(part.name, F.lit(None)).cast(part.dataType).alias(part.name) for part in of_record.fields]
+    return frame.accepted().data.select(
+        F.col("record.partition").alias("partition"),
+        F.unix_millis("record.timestamp").alias("at"),
+        *(F.lit(None).cast("binary").alias(name) for name in ("key", "value")),
+        F.struct(*parts).alias("record"),
+        F.lit(True).alias("only_time"),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import count
+from itertools import count, groupby
 from typing import Any
 
 import pyarrow as pa
@@ -193,10 +193,14 @@ class ProcessState(StatefulProcessor):
         serde: Reads the values of the records.
         key_serde: Reads their keys.
         sweeps: Whether values that are gone by their time to live are removed where no record asks for them, too.
+        by_task: Whether there are rows with ``only_time``, too: the times of all records that the task has read.
     """
 
-    def __init__(self, operation: Process, serde: Serde, key_serde: KeySerde, *, sweeps: bool) -> None:
+    def __init__(
+        self, operation: Process, serde: Serde, key_serde: KeySerde, *, sweeps: bool, by_task: bool = False
+    ) -> None:
         self._operation, self._serde, self._key_serde = operation, serde, key_serde
+        self._by_task = by_task
         self._form = _StoreForm(_Values(operation.state), operation.timer)
         self._made = _Values(operation.fields)
         self._read_type = struct_type(serde.fields)
@@ -233,11 +237,16 @@ class ProcessState(StatefulProcessor):
         processor = self._new_processor()
         rows.sort(key=lambda row: task_order(row.record))
         self._load_timers(max(row.at for row in rows))
-        for row in rows:
-            time_moves = row.at > self._stream_time
-            self._stream_time = max(self._stream_time, row.at)
-            places = count()
-            yield from self._process(processor, row, places)
+        # The library looks for timers that are due when the whole sub-topology has processed a record that was read.
+        for _, of_one in groupby(rows, key=lambda row: task_order(row.record)[:-1]):
+            of_record = list(of_one)
+            newest = max(row.at for row in of_record)
+            time_moves = newest > self._stream_time
+            self._stream_time = max(self._stream_time, newest)
+            for row in of_record:
+                places = count()
+                if not (self._by_task and row.only_time):
+                    yield from self._process(processor, row, places)
             if time_moves:
                 yield from self._fire(processor, row, places)
                 self._sweep()

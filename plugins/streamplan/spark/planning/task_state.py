@@ -51,10 +51,14 @@ def record_of_state(key_serde: KeySerde) -> Column:
 def task_order(record: Any) -> tuple[Any, ...]:
     """Return what sorts records as a task takes them: by the partition's time, and those of one topic by their offsets.
 
+    The updates of a store belong to no record that was read. They come last, as the library flushes its record cache
+    behind the records of a commit.
+
     Args:
         record: What :func:`record_place` gave, or the whole ``record``.
     """
-    return record["partition_time"] or 0, record["topic"] or "", record["offset"], record["order"]
+    is_update = record["topic"] is None
+    return is_update, record["partition_time"] or 0, record["topic"] or "", record["offset"], record["order"]
 
 
 def sweep_is_due(swept: int, newest: int, retention_ms: int) -> bool:

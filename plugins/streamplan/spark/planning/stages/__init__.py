@@ -48,5 +48,5 @@ def plan_of(subtopology: Subtopology) -> StagePlan[Any]:
         case StatelessStage():
             return StatelessPlan(stage)
         case StageChain(parts=parts):
-            return ChainPlan(stage, tuple(PLANS[type(part)](part) for part in parts))
+            return ChainPlan(stage, tuple(PLANS[type(part)](part, is_part=True) for part in parts))
     return PLANS[type(stage)](stage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import ClassVar
 
 from pyspark.sql import DataFrame
@@ -28,38 +29,44 @@ class ProcessPlan(OperatorPlan[ProcessStage]):
 
     most_recounted: ClassVar[int | None] = 200_000  # A Python worker sorts them, to process them all at once.
 
-    def inputs(self, planner: OperatorPlanner) -> RecordFrame:
-        """See :meth:`StagePlan.inputs`."""
+    def inputs(self, planner: OperatorPlanner) -> list[RecordFrame]:
+        """See :meth:`StagePlan.inputs`. Beside other state the records that the task reads follow, for their times."""
         (node,) = self.stage.nodes
         planner.plan_before([node])
-        return _processable(planner, planner.inputs_of(node)[0])
+        goes_by_time = self.is_part and bool(self.stage.judged_by_time)
+        read = planner.source_frames().values() if goes_by_time else ()
+        return [_processable(planner, planner.inputs_of(node)[0]), *read]
 
-    def operate(self, inputs: RecordFrame, ticks: Callable[[], DataFrame] | None) -> DataFrame:
+    def operate(self, inputs: list[RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
         """See :meth:`StagePlan.operate`."""
         (node,) = self.stage.nodes
-        return process_records(node, inputs)
+        records, *read = inputs
+        return process_records(node, records, read)
 
-    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: RecordFrame) -> None:
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: list[RecordFrame]) -> None:
         """See :meth:`StagePlan.bind`."""
         (node,) = self.stage.nodes
-        planner.bind(node.name, _with_store(planner, node, rows, inputs))
+        planner.bind(node.name, _with_store(planner, node, rows, inputs[0]))
 
     def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
         (node,) = self.stage.nodes
-        return restore_process(node, self.inputs(planner), stored.rows(node))
+        return restore_process(node, self.inputs(planner)[0], stored.rows(node))
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the class process all records once more, where it can."""
         (node,) = self.stage.nodes
         planner.bind_all(frames)
-        inputs = self.inputs(planner)
+        records, *read = self.inputs(planner)
         if not recounting.processes:
-            inputs = replace(inputs, data=inputs.data.where("false"))
-        planner.bind(node.name, _with_store(planner, node, process_records(node, inputs, sweeps=False), inputs))
+            records, *read = (replace(frame, data=frame.data.where("false")) for frame in (records, *read))
+        processed = process_records(node, records, read, sweeps=False)
+        planner.bind(node.name, _with_store(planner, node, processed, records))
         if self.stage.ttl_ms is None:
             return Recounted()
-        newest = inputs.data.agg(F.max(F.unix_millis("record.timestamp"))).first()
+        times = [frame.accepted().data.select(F.unix_millis("record.timestamp").alias("at")) for frame in read]
+        times = times or [records.data.select(F.unix_millis("record.timestamp").alias("at"))]
+        newest = reduce(DataFrame.unionByName, times).agg(F.max("at")).first()
         return Recounted(newest_ms=newest[0] if newest and newest[0] is not None else 0)
 
     def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:

@@ -182,8 +182,15 @@ class StagePlan(ABC, Generic[Kind]):
         raise Refused(f"no query is known for {type(node.operation).__name__}")
 
 
+@dataclass(frozen=True)
 class OperatorPlan(StagePlan[Kind]):
-    """The plans of a stage that has one stateful operator of Spark."""
+    """The plans of a stage that has one stateful operator of Spark.
+
+    Attributes:
+        is_part: Whether the sub-topology has other state, too.
+    """
+
+    is_part: bool = False
 
     @property
     def divides(self) -> bool:
