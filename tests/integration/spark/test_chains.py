@@ -1,0 +1,172 @@
+"""Several states of one sub-topology on real brokers: what is restored of them, recounted, and taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from pyspark.sql import SparkSession
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.maintenance.evolution import observe_evolution
+from streamplan.model.kstream import KStream
+from streamplan.model.processor import KeyValueStore, Processor, Record
+from streamplan.model.topology import Topology
+from streamplan.spark.recount.recount import recount
+
+from tests.support.soak import soak
+from tests.support.tried_topology import SALE, Tried, sale
+
+
+class Silence(Processor):
+    """Passes each update of a count, and tells of a key whose count has not changed for a minute."""
+
+    def process(self, record: Record, store: KeyValueStore) -> Iterator[dict[str, Any]]:
+        seen = store.get()
+        updates = 1 if seen is None else seen.updates + 1
+        store.put({"count": record.value.count, "updates": updates, "due": record.timestamp + timedelta(minutes=1)})
+        yield {"count": record.value.count, "updates": updates, "silent": False}
+
+    def on_timer(self, time: datetime, store: KeyValueStore) -> Iterator[dict[str, Any]]:
+        seen = store.get()
+        yield {"count": seen.count, "updates": seen.updates, "silent": True}
+
+
+@pytest.fixture
+def tried(
+    request: pytest.FixtureRequest, bootstrap_servers: str, tmp_path: Path, spark: SparkSession
+) -> Iterator[Tried]:
+    """``restoring``: before each micro-batch the state is lost, and built from the changelogs."""
+    made = Tried(bootstrap_servers, tmp_path, spark, restoring=getattr(request, "param", False))
+    yield made
+    made.delete_topics()
+
+
+def silent(counts: KStream, to: str) -> None:
+    timed = {"store": "seen", "state": "count bigint, updates bigint, due timestamp", "timer": "due"}
+    counts.process(Silence, schema="count bigint, updates bigint, silent boolean", **timed).to(to)
+
+
+def declare(tried: Tried, topology: Topology) -> None:
+    """A class and an aggregate behind a count, and a windowed count beside it."""
+    sales = topology.stream(tried.named("sales"), value=SALE)
+    counts = sales.group_by_key().count(store="sold").to_stream()
+    counts.group_by_key().aggregate({"most": "max(count)", "updates": "count(*)"}, store="totals")
+    silent(counts, tried.named("out"))
+    sales.group_by_key().aggregate({"amount": "sum(amount)"}, store="amounts")
+
+
+def values(tried: Tried, store: str) -> dict[str, list[Any]]:
+    """By key all values of a changelog, in their order. A count is its number."""
+    found: dict[str, list[Any]] = {}
+    for message in tried.read(tried.topology.changelog_topic(store)):
+        data = message.value()
+        value = int.from_bytes(data, "big") if len(data) == 8 and data[:1] == b"\0" else data.decode()
+        found.setdefault(message.key().decode(), []).append(value)
+    return found
+
+
+def update(count: int, updates: int, *, is_silent: bool = False) -> dict[str, Any]:
+    return {"count": count, "updates": updates, "silent": is_silent}
+
+
+@pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
+def test_all_states_of_a_sub_topology_are_restored_and_go_on(tried: Tried) -> None:
+    """The null values are no sales, and let a minute pass: the count leaves them out, and the timers fire."""
+    declare(tried, tried.topology)
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 2), 1), ("b", sale("x", 4), 1)])
+    tried.drain()
+    tried.produce("sales", [("a", sale("x", 8), 5), ("b", sale("x", 16), 5)])
+    tried.drain()
+    tried.produce("sales", [("a", None, 70), ("b", None, 70)])
+    tried.drain()
+    tried.produce("sales", [("a", sale("x", 32), 80)])
+    tried.drain()
+    assert values(tried, "sold") == {"a": [2, 3, 4], "b": [1, 2]}
+    assert values(tried, "amounts") == {
+        "a": ['{"amount":3}', '{"amount":11}', '{"amount":43}'],
+        "b": ['{"amount":4}', '{"amount":20}'],
+    }
+    assert tried.store("totals") == {"a": {"most": 4, "updates": 3}, "b": {"most": 2, "updates": 2}}
+    expected = [
+        *(("a", update(*made)) for made in ((2, 1), (3, 2), (4, 3))),
+        *(("b", update(*made)) for made in ((1, 1), (2, 2))),
+        ("a", update(3, 2, is_silent=True)),
+        ("b", update(2, 2, is_silent=True)),
+    ]
+    assert tried.records("out") == sorted(expected, key=repr)
+    assert tried.dead_letters() == []
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (3 if tried.restoring else 0), tried.lines
+    rows = list(recount(tried.spark, tried.pipeline, cluster(tried), Brokers(tried.bootstrap_servers)))
+    assert [row for row in rows if not row.agrees] == []
+    untold = {row.subject.removeprefix(f"{tried.name}-"): row.observed for row in rows if "not compared" in row.subject}
+    assert {subject.split()[0] for subject in untold} == {"out", "seen-changelog", "totals-changelog"}, untold
+    compared = {row.subject for row in rows if "not compared" not in row.subject}
+    for store in ("sold", "amounts"):
+        assert any(f"{store}-changelog" in subject for subject in compared), compared
+
+
+def cluster(tried: Tried) -> KafkaCluster:
+    return KafkaCluster(Brokers(tried.bootstrap_servers))
+
+
+def empty(tried: Tried, topic: str) -> None:
+    """Delete all records of a compacted topic."""
+    admin = AdminClient({"bootstrap.servers": tried.bootstrap_servers})
+    policy = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[policy])
+    for altered in admin.incremental_alter_configs([changed]).values():
+        altered.result(120)
+    for deleted in admin.delete_records([TopicPartition(topic, number, -1) for number in (0, 1)]).values():
+        deleted.result(120)
+
+
+def test_a_state_whose_changelog_is_empty_begins_anew_and_the_others_are_restored(tried: Tried) -> None:
+    declare(tried, tried.topology)
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 2), 1)])
+    tried.drain()
+    empty(tried, tried.topology.changelog_topic("totals"))
+    tried.restoring = True
+    tried.produce("sales", [("a", sale("x", 4), 2)])
+    tried.drain()
+    assert values(tried, "sold") == {"a": [2, 3]}
+    assert tried.store("totals") == {"a": {"most": 3, "updates": 1}}
+    assert tried.records("out") == [("a", update(2, 1)), ("a", update(3, 2))]
+
+
+def test_states_that_had_a_topic_between_them_go_on_without_it(tried: Tried) -> None:
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    silent(sales.group_by_key().count(store="sold").to_stream().repartition(name="counts"), tried.named("out"))
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 2), 1)])
+    tried.drain()
+    between = tried.named("counts-repartition")
+    before = tried.pipeline
+    sales = tried.declare_anew().stream(tried.named("sales"), value=SALE)
+    silent(sales.group_by_key().count(store="sold").to_stream(), tried.named("out"))
+    plan = observe_evolution(tried.pipeline, cluster(tried), str(tried.checkpoints))
+    verdicts = {f"{change.part} {change.name}": str(change.verdict) for change in plan.changes}
+    assert verdicts == {
+        "subtopology 0": "rebuilt",
+        "store sold": "rebuilt",
+        "store seen": "rebuilt",
+        f"topic {between}": "orphaned",
+    }
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 4), 2)])
+    tried.drain()
+    assert values(tried, "sold") == {"a": [2, 3]}
+    assert tried.records("out") == [("a", update(2, 1)), ("a", update(3, 2))]
+    admin = AdminClient({"bootstrap.servers": tried.bootstrap_servers})
+    kept = {spec.name for spec in before.topics()} - {spec.name for spec in tried.pipeline.topics()}
+    assert kept == {between}
+    for deleted in admin.delete_topics([between]).values():
+        deleted.result(120)
