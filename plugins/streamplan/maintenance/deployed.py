@@ -31,6 +31,7 @@ class Deployed:
     Attributes:
         topics: The topics that exist: those that are declared, and the internal topics that are not declared any more.
         records: By left-over internal topic the offsets from its beginning to its end.
+        unread: By left-over internal topic that was read the offsets from the committed positions to its end.
         topic_ids: The ids of the source topics that exist.
         temporary: The topics of a repartition that is under way.
         replication_factor: The replicas of a topic that is created.
@@ -43,6 +44,7 @@ class Deployed:
 
     topics: Mapping[str, ObservedTopic]
     records: Mapping[str, int]
+    unread: Mapping[str, int]
     topic_ids: TopicIds
     temporary: Collection[str]
     replication_factor: int
@@ -142,13 +144,21 @@ def observe_deployed(pipeline: Pipeline, cluster: Cluster, checkpoints: str) -> 
     own = own_topics(application_id, names, cluster.groups(), {topic for topic, _ in committed})
     left_over = {*own} - specs.keys() - temporary
     topics = cluster.topics([*specs, *left_over])
+
+    def position(topic: str, number: int) -> int:
+        found = committed.get((topic, number))
+        return 0 if found is None else found.offset
+
     missing = {name: spec.partitions for name, spec in specs.items() if name not in topics}
+    left = {name: cluster.offsets(name) for name in sorted(left_over)}
     read = {topic for group in pipeline.topology.subtopologies for topic in pipeline.source_topics(group)}
     return Deployed(
         topics,
+        {name: sum(at.high_watermark - at.log_start for at in offsets.values()) for name, offsets in left.items()},
         {
-            name: sum(offsets.high_watermark - offsets.log_start for offsets in cluster.offsets(name).values())
-            for name in sorted(left_over)
+            name: sum(at.high_watermark - max(at.log_start, position(name, number)) for number, at in offsets.items())
+            for name, offsets in left.items()
+            if any((name, number) in committed for number in offsets)
         },
         cluster.topic_ids(sorted(read & topics.keys())) if read & topics.keys() else {},
         sorted(temporary & {*names}),

@@ -177,12 +177,15 @@ class _Comparison:
         for name, records in self.deployed.records.items():
             held = self.deployed.held.get(self._base(name, CHANGELOG))
             of_what = f" of {in_words(held)}" if held else ""
+            unread = self.deployed.unread.get(name, 0)
+            lost = f". At most {unread:,} of them were not processed, and will not be" if unread else ""
+            first = "To lose nothing, let the declaration of before process them first. " if unread else ""
             yield Change(
                 Part.TOPIC,
                 name,
                 Verdict.ORPHANED,
-                f"the declaration does not have it. It has at most {records:,} records{of_what}",
-                "Nothing deletes what is orphaned, not even a reset. When it is of no more use: kafka-topics.sh "
+                f"the declaration does not have it. It has at most {records:,} records{of_what}{lost}",
+                f"{first}Nothing deletes what is orphaned, not even a reset. When it is of no more use: kafka-topics.sh "
                 "--bootstrap-server HOST:PORT --delete --topic TOPIC.",
             )
         read = {topic for group in self._groups for topic in self.pipeline.source_topics(group)}

@@ -155,7 +155,7 @@ def test_states_that_had_a_topic_between_them_go_on_without_it(tried: Tried) -> 
     plan = observe_evolution(tried.pipeline, cluster(tried), str(tried.checkpoints))
     verdicts = {f"{change.part} {change.name}": str(change.verdict) for change in plan.changes}
     assert verdicts == {
-        "subtopology 0": "rebuilt",
+        "sub-topology 0": "rebuilt",
         "store sold": "rebuilt",
         "store seen": "rebuilt",
         f"topic {between}": "orphaned",

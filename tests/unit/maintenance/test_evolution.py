@@ -243,6 +243,18 @@ def test_what_is_not_declared_any_more_is_left_over(tmp_path: Path) -> None:
     assert "--delete" in left.remedy
 
 
+def test_what_a_topic_that_is_not_declared_any_more_has_left_to_process_is_told(tmp_path: Path) -> None:
+    """A repartition topic between two states that stand in one sub-topology from now on."""
+    shop = Shop(declared(added_in_front), tmp_path)
+    topic = "shop-by-product-repartition"
+    left = change_of(shop.plan(declared(named)), Part.TOPIC, topic)
+    assert "processed" not in left.reason + left.remedy
+    shop.cluster.existing[topic].partitions[1].end = 17
+    left = change_of(shop.plan(declared(named)), Part.TOPIC, topic)
+    assert left.reason.endswith("At most 7 of them were not processed, and will not be")
+    assert left.remedy.startswith("To lose nothing, let the declaration of before process them first. ")
+
+
 def test_an_unnamed_store_that_was_renumbered_is_recognised_and_can_be_kept(tmp_path: Path) -> None:
     def filtered(orders: KStream) -> None:
         orders.filter("amount > 0").group_by("country").count()
