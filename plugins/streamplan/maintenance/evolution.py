@@ -185,8 +185,8 @@ class _Comparison:
                 name,
                 Verdict.ORPHANED,
                 f"the declaration does not have it. It has at most {records:,} records{of_what}{lost}",
-                f"{first}Nothing deletes what is orphaned, not even a reset. When it is of no more use: kafka-topics.sh "
-                "--bootstrap-server HOST:PORT --delete --topic TOPIC.",
+                f"{first}Nothing deletes what is orphaned, not even a reset. When it is of no more use: "
+                "kafka-topics.sh --bootstrap-server HOST:PORT --delete --topic TOPIC.",
             )
         read = {topic for group in self._groups for topic in self.pipeline.source_topics(group)}
         for name in sorted({topic for topic, _ in self.deployed.state.committed} - read - self.deployed.records.keys()):

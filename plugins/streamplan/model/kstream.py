@@ -2417,7 +2417,7 @@ class KTable(_Declared[K, V]):
         )
 
     def suppress(self, suppressed: object = None, *, name: str | None = None) -> KTable[K, V]:
-        """Refused: a query has one stateful operator, and the aggregate takes it.
+        """Refused: the library's keeps a buffer with a changelog of its own behind the aggregate.
 
         The emit strategy of a windowed aggregate gives what ``suppress(untilWindowCloses(…))`` gives.
 

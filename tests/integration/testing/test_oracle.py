@@ -375,7 +375,7 @@ CHAINS = {
     "plain_counts; process; to made",
     "a class beside a join of two streams": "stream b; stream a; join_soon 0; to joined; @2 process; to made; "
     "@1 group_by_key; count; to_stream; counts; to counts",
-    "a count of joined tables": "table t; table u; inner_tables 0; to_stream; group_by_key; count; to_stream; counts; "
+    "a count of joined tables": "table t; table u; join_tables 0; to_stream; group_by_key; count; to_stream; counts; "
     "to counts",
     "three states": "stream a; group_by_key; python_reduce; to_stream; group_by_key; aggregate; to_stream; process; "
     "to made",

@@ -82,6 +82,14 @@ def expected_of(records: list[Arrived]) -> tuple[list[tuple[str, int, str | None
     return made, store
 
 
+def test_timers_fire_when_all_that_was_made_of_a_record_is_processed() -> None:
+    """Both records of the second call were made of one, as by ``flat_map``."""
+    task, later = gaps(), BEGIN + MINUTE
+    task.process([Arrived("a", BEGIN, 1, 0)])
+    made = task.process([Arrived("b", later, 1, 1), Arrived("a", later, 1, 1)])
+    assert [one.value["text"] for one in made] == ["b 1", "a 2"]
+
+
 def random_records(seed: int, count: int) -> list[Arrived]:
     chosen = random.Random(seed)
     records, now = [], BEGIN

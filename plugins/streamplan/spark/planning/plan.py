@@ -1,9 +1,9 @@
 """The execution plan of a sub-topology, on Spark's native operators.
 
-A record takes one way through it: source, operations before the state, (state), operations on the micro-batch, writer.
-A streaming query has at most one stateful operator. So a sub-topology is cut there: what comes before it is part of the
-streaming plan, and what follows is done with each micro-batch, which is an ordinary DataFrame with any number of
-branches. Where the cut is follows from the kind of state: :mod:`streamplan.spark.planning.stages`.
+A record takes one way through it: source, operations before the states, states, operations on the micro-batch, writer.
+A sub-topology is cut at its states: what comes before them is part of the streaming plan, and what follows is done with
+each micro-batch, which is an ordinary DataFrame with any number of branches. Where the cut is follows from the kinds of
+state: :mod:`streamplan.spark.planning.stages`.
 """
 
 from __future__ import annotations
