@@ -837,6 +837,39 @@ def _drawn(chosen: random.Random) -> Program:
     return tuple(steps)
 
 
+def drawn_chain(seed: int) -> Program:
+    """Two to four states at random in one sub-topology, beside each other and behind each other.
+
+    No class is behind an aggregate of functions: that passes its changes at once, and the library's record cache behind
+    the timers of a record.
+    """
+    chosen = random.Random(seed)
+    steps = [Step("stream", topic="a")]
+    streams, of_functions = [0], {0: False}
+
+    def add(word: str, *of: int, topic: str = "") -> int:
+        steps.append(Step(word, of, topic))
+        return len(steps) - 1
+
+    for _ in range(chosen.randint(2, 4)):
+        before = stream = chosen.choice(streams[-2:])
+        if chosen.random() < 0.4:
+            stream = add(chosen.choice(["filter", "filter_not", "map_values", "peek", "python_filter"]), stream)
+        words = ["count", "aggregate", "python_reduce", "python_aggregate", "short_windows"]
+        word = chosen.choice(words if of_functions[before] else [*words, "process", "process"])
+        if word == "process":
+            made = add("process", stream)
+        elif word == "short_windows":
+            made = add("plain_counts", add("to_stream", add("count", add(word, add("group_by_key", stream)))))
+        else:
+            made = add("to_stream", add(word, add("group_by_key", stream)))
+            made = add("counts", made) if word == "count" else made
+            streams.append(made)
+            of_functions[made] = of_functions[before] or word.startswith("python_")
+        add("to", made, topic=f"out-{made}")
+    return tuple(steps)
+
+
 def _aggregate(chosen: random.Random, add: Callable[..., int], stream: int, streams: dict[int, frozenset[str]]) -> None:
     word = chosen.choice(_STATE_WORDS)
     windowed = word.startswith("window ")

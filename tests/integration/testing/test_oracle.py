@@ -51,6 +51,7 @@ from tests.support.twin_topologies import (
     Gaps,
     Program,
     drawn,
+    drawn_chain,
     is_ordered_by_time,
     ours,
     program,
@@ -358,10 +359,10 @@ def test_an_operation_of_a_table_writes_what_the_library_writes(spark: SparkSess
 
 CHAINS = {
     "a class behind a class": "stream a; process; to first; @1 map_values; process; to second",
+    "a class behind a count": "stream a; group_by_key; count; to_stream; counts; process; to processed",
     "a class beside a count": "stream a; process; to made; @0 group_by_key; count; to_stream; counts; to counts",
     "an aggregate of a count": "stream a; group_by_key; count; to_stream; counts; to counts; @4 group_by_key; "
     "aggregate; to_stream; to totals",
-    "a class behind a count": "stream a; group_by_key; count; to_stream; counts; process; to processed",
     "a count of joined records": "table b; stream a; join 0; group_by_key; count; to_stream; counts; to counts; "
     "@2 to joined; @2 process; to processed",
     "a count of two streams that are joined": "stream b; stream a; join_soon 0; group_by_key; count; to_stream; "
@@ -385,12 +386,31 @@ CHAINS = {
 """Several states in one sub-topology."""
 
 
-@pytest.mark.parametrize("text", CHAINS.values(), ids=CHAINS)
-def test_several_states_of_one_sub_topology_are_those_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        pytest.param(text, count, id=name, marks=marks)
+        for number, (name, text) in enumerate(CHAINS.items())
+        for count, marks in [(5, ()) if number < 2 else (12, pytest.mark.soak)]
+    ],
+)
+def test_several_states_of_one_sub_topology_are_those_of_the_library(
+    spark: SparkSession, jvm: Any, text: str, count: int
+) -> None:
     steps = program(text)
     pipeline = ours(steps, APPLICATION, 1)
     assert len(pipeline.topology.subtopologies) == 1
-    assert compare(spark, jvm, steps, random_records(1, steps, 10)) > 0
+    assert compare(spark, jvm, steps, random_records(1, steps, count)) > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(200))
+def test_states_at_random_in_one_sub_topology_are_those_of_the_library(
+    spark: SparkSession, jvm: Any, seed: int
+) -> None:
+    steps = drawn_chain(seed)
+    assert len(ours(steps, APPLICATION, 1).topology.subtopologies) == 1
+    compare(spark, jvm, steps, random_records(seed, steps, 12))
 
 
 @pytest.mark.soak
