@@ -22,10 +22,16 @@ class WindowTask(Variables):
         windows: Time windows or sessions.
         restored: What the changelog has, which the state begins with: rows that the processor gave.
         time: The time in ms that the wall clock has given to the task before; None where it has given none.
+        by_record: Whether a result has the place of the record that has closed its window.
     """
 
     def __init__(
-        self, windows: TimeWindows | SessionWindows, restored: Iterable[Row] = (), time: int | None = None
+        self,
+        windows: TimeWindows | SessionWindows,
+        restored: Iterable[Row] = (),
+        time: int | None = None,
+        *,
+        by_record: bool = False,
     ) -> None:
         super().__init__()
         self._has_times = isinstance(windows, TimeWindows)
@@ -34,7 +40,7 @@ class WindowTask(Variables):
         merging = Merging(functions, tuple(LongType() for _ in functions))
         rows = [*restored]
         for restored_times in ({} if time is None else {0: time}, None):
-            self._processor = FinalResults(windows, merging, parts, restored=restored_times)
+            self._processor = FinalResults(windows, merging, parts, restored=restored_times, by_record=by_record)
             self._processor.init(self)  # type: ignore[arg-type]
             if restored_times is not None and rows:
                 restored_rows = [Row(**row.asDict() | {"at": row.at if self._has_times else row.end}) for row in rows]

@@ -161,3 +161,25 @@ def test_the_state_keeps_nothing_of_what_is_closed() -> None:
     task.process([(f"key {number}", number * SECOND) for number in range(1000)])
     held = {row[0][0] for row in task.maps["sessions"].iterator()}
     assert held == {b"key %d" % number for number in range(988, 1000)}
+
+
+@pytest.mark.parametrize("windows", [TUMBLING, HOPPING, SESSIONS])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_result_has_the_place_of_the_record_that_has_closed_its_window(
+    windows: TimeWindows | SessionWindows, seed: int
+) -> None:
+    """Whatever micro-batches the records come in."""
+    records, expected = drawn(seed), list[tuple[Result, int]]()
+    account = account_of_sessions if isinstance(windows, SessionWindows) else account_of_windows
+    for number in range(len(records)):
+        passed = account(records[: number + 1], windows)  # type: ignore[arg-type]
+        expected += [(result, number) for result in passed[len(expected) :]]
+    chosen, task, found = random.Random(seed), WindowTask(windows, by_record=True), list[tuple[Result, int]]()
+    while records:
+        size = chosen.randint(1, 20)
+        rows = task.process(records[:size])
+        closed = [row.closed_by["offset"] for row in rows if row.place is not None]
+        found += zip(results_of(rows), closed, strict=True)
+        records = records[size:]
+    assert found
+    assert sorted(found) == sorted(expected)

@@ -119,6 +119,9 @@ class StageChain(Stage):
             if not any(node in part.nodes for node in nodes):
                 continue
             for other in self.before(part):
+                if other.is_final and part.judged_by_time:
+                    results = ", ".join(node.name for node in other.nodes)
+                    return f"timers go by records that a recount of {results} does not know: those that close windows"
                 if not other.is_final and other.replaced_updates(other.nodes):
                     updates = ", ".join(node.name for node in other.replaced_updates(other.nodes))
                     return f"a state takes each update of {updates}, of which the last one of each key is recounted"

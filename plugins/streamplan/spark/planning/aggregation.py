@@ -43,6 +43,9 @@ WINDOW_START = "window_start"
 PLACE = "place"
 """The column with the place of an update among those of its stream task."""
 
+CLOSED_BY = "closed_by"
+"""The column with the place of the record that has closed a window, where a final result has it."""
+
 _WATERMARK = "spark.watermarkDelayMs"
 """Marks the column by which the state forgets what the watermark has passed (``EventTimeWatermark.delayKey``)."""
 
@@ -166,6 +169,12 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
     if _windows(node):
         places.append(F.unix_millis("window.start"))
     record = [*record[:-2], F.array(*chain(*map(_as_ints, places))).cast("array<int>").alias("order"), record[-1]]
+    if CLOSED_BY in data.columns:
+        topic, partition, offset, *others, _ = record
+        topic, offset, time = (
+            F.col(f"{CLOSED_BY}.{name}").alias(name) for name in ("topic", "offset", "partition_time")
+        )
+        record = [topic, partition, offset, *others, time]
     if _windows(node):
         record.append(F.col("window"))
     if isinstance(_windows(node), SessionWindows):

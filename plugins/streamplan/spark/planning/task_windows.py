@@ -43,6 +43,7 @@ from streamplan.model.operations import Aggregate, Count, FinalAggregate, FinalC
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows, TimeWindows
 from streamplan.spark.planning.aggregation import (
+    CLOSED_BY,
     PLACE,
     WINDOW_START,
     Argument,
@@ -64,7 +65,9 @@ _TIME = "time"
 """The name of the part that is the time of the newest record."""
 
 
-def aggregate_windows(node: Processor, records: RecordFrame, ticks: DataFrame | None = None) -> DataFrame:
+def aggregate_windows(
+    node: Processor, records: RecordFrame, ticks: DataFrame | None = None, *, by_record: bool = False
+) -> DataFrame:
     """Aggregate the records of each key and window.
 
     Args:
@@ -72,6 +75,8 @@ def aggregate_windows(node: Processor, records: RecordFrame, ticks: DataFrame | 
             :class:`~streamplan.model.stages.task_aggregate.TaskAggregateStage`.
         records: What it aggregates. All have a key, and none is rejected.
         ticks: A stream with rows for stream tasks whose time may go on without records; None without such tasks.
+        by_record: Whether a final result has the place of the record that closed its window, in ``closed_by``, as other
+            state needs it that it is given to. Without it final results are behind all records of a micro-batch.
 
     Returns:
         One row for each window that has changed: its key and ``window``, what the node's store holds of it in the
@@ -97,7 +102,7 @@ def aggregate_windows(node: Processor, records: RecordFrame, ticks: DataFrame | 
     )
     if ticks is not None:
         rows = rows.unionByName(ticks, allowMissingColumns=True)
-    return _aggregated(node, parts, rows)
+    return _aggregated(node, parts, rows, by_record=by_record)
 
 
 def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, times: Mapping[int, int]) -> DataFrame:
@@ -254,7 +259,12 @@ class _Parts:
 
 
 def _aggregated(
-    node: Processor, parts: _Parts, rows: DataFrame, *, restored: Mapping[int, int] | None = None
+    node: Processor,
+    parts: _Parts,
+    rows: DataFrame,
+    *,
+    restored: Mapping[int, int] | None = None,
+    by_record: bool = False,
 ) -> DataFrame:
     of_parts = rows.schema["parts"].dataType
     assert isinstance(of_parts, StructType)
@@ -269,16 +279,21 @@ def _aggregated(
         StructField("parts", of_parts),
         StructField("place", IntegerType()),
     ]
+    closed_by = [StructField(CLOSED_BY, rows.schema["place"].dataType)] if final and by_record else []
     merging = Merging(tuple(function for function, _ in parts.functions), tuple(parts.types))
     windows = _windows(node)
     if windows is None:
         processor: WindowAggregate = TotalAggregate(merging, of_parts, restored=restored)
     else:
-        processor = (FinalResults if final else WindowAggregate)(windows, merging, of_parts, restored=restored)
-    changed = rows.groupBy("partition").transformWithState(processor, StructType(fields), "Update", "none")
+        of_task = FinalResults if final else WindowAggregate
+        processor = of_task(windows, merging, of_parts, restored=restored, by_record=bool(closed_by))
+    changed = rows.groupBy("partition").transformWithState(
+        processor, StructType([*fields, *closed_by]), "Update", "none"
+    )
     window = F.struct(F.timestamp_millis("start").alias("start"), F.timestamp_millis("end").alias("end"))
     at = F.timestamp_millis("at").alias("timestamp")
     key = F.col("key").cast("string")  # as of other aggregates: a string that holds the key's bytes as they are
     shared = [F.col("partition"), key.alias("key"), window.alias("window"), at, F.col("deleted")]
-    columns = changed.select(*shared, F.col("place"), *parts.from_struct())
-    return columns.select("partition", "key", "window", "timestamp", "deleted", "place", *parts.stored_columns())
+    names = ["place", *(field.name for field in closed_by)]
+    columns = changed.select(*shared, *names, *parts.from_struct())
+    return columns.select("partition", "key", "window", "timestamp", "deleted", *names, *parts.stored_columns())

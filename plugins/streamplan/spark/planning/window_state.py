@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from operator import itemgetter
@@ -27,6 +28,7 @@ class WindowAggregate(StatefulProcessor):
         parts: The fields of what a window has aggregated.
         restored: Where the rows are the windows of a changelog, and no records: by partition the time in ms that the
             wall clock has given to a stream task. None where they are records.
+        by_record: Whether a final result has ``closed_by``: the place of the record that has closed its window.
     """
 
     _time_names = ("newest", "swept")
@@ -38,7 +40,9 @@ class WindowAggregate(StatefulProcessor):
         parts: StructType,
         *,
         restored: Mapping[int, int] | None,
+        by_record: bool = False,
     ) -> None:
+        self._by_record = by_record
         self._windows = windows
         self._retention_ms = windows.retention_ms
         self._merging = merging
@@ -59,6 +63,7 @@ class WindowAggregate(StatefulProcessor):
         """Process the records of a micro-batch, or the windows of a changelog."""
         newest, looked_at = (self._times.get() if self._times.exists() else None) or (-1, -1)
         touched: dict[bytes, KeyWindows] = {}
+        self._moved: list[tuple[int, Any]] = []
         if self._restored is None:
             # A tick has no key. It only lets the micro-batch reach this stream task.
             rows = sorted((row for row in rows if row.key is not None), key=lambda row: task_order(row.place))
@@ -73,6 +78,8 @@ class WindowAggregate(StatefulProcessor):
             else:
                 windows.turn = turn
                 self._add(windows, row.at, parts, newest)
+                if self._by_record and row.at > newest:
+                    self._moved.append((row.at, row.place))
             newest = max(newest, row.at)
         times = times_by_clock() if self._restored is None else self._restored
         newest = max(newest, times.get(key[0], newest))
@@ -145,6 +152,7 @@ class TotalAggregate(WindowAggregate):
     """
 
     def __init__(self, merging: Merging, parts: StructType, *, restored: Mapping[int, int] | None) -> None:
+        self._by_record = False
         self._merging = merging
         self._parts = parts
         self._restored = restored
@@ -167,7 +175,8 @@ class TotalAggregate(WindowAggregate):
 class FinalResults(WindowAggregate):
     """Aggregates the windows of one stream task, and passes each window when it closes.
 
-    The rows without ``place`` are the changes of the store.
+    The rows without ``place`` are the changes of the store. ``closed_by`` is the place of the record that has closed a
+    window; None for one that the wall clock has closed.
     """
 
     _time_names = ("newest", "earliest_end")
@@ -195,4 +204,13 @@ class FinalResults(WindowAggregate):
         if self._restored is None:
             for place, (end, start, key, parts) in enumerate(sorted(closed, key=itemgetter(0, 1, 2))):
                 at = end if isinstance(self._windows, SessionWindows) else parts[-1]
-                yield self._row(partition, key, start, end, at, parts, place)
+                row = self._row(partition, key, start, end, at, parts, place)
+                yield Row(**row.asDict(), closed_by=self._closed_by(end)) if self._by_record else row
+
+    def _closed_by(self, end: int) -> Any:
+        if isinstance(self._windows, SessionWindows):
+            closed_at = end + self._retention_ms + 1
+        else:
+            closed_at = end + self._windows.grace_ms
+        turn = bisect_left(self._moved, closed_at, key=itemgetter(0))
+        return self._moved[turn][1] if turn < len(self._moved) else None
