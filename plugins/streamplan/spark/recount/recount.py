@@ -44,6 +44,7 @@ from streamplan.model.operations import (
     FinalAggregate,
     FinalCount,
     Merge,
+    Process,
     ToStream,
     function_of,
 )
@@ -323,12 +324,17 @@ class _Recount:
             return f"{random} need not return the same for the same record"
         if depends := self.stage.depends_on_arrival(nodes):
             return depends
-        if own := [node for node in self.stage.nodes if node in nodes]:
-            if self._not_processed:
-                return self._not_processed
-            if any(self.stage.part_of(node).is_final for node in own) and not letters.where("is_mark").isEmpty():
-                return "what a dead letter gives that is processed again depends on when that was done"
+        if self._not_processed and any(node in nodes for node in self._of_classes):
+            return self._not_processed
+        own = [node for node in self.stage.nodes if node in nodes]
+        if any(self.stage.part_of(node).is_final for node in own) and not letters.where("is_mark").isEmpty():
+            return "what a dead letter gives that is processed again depends on when that was done"
         return None
+
+    @cached_property
+    def _of_classes(self) -> Sequence[Processor]:
+        """The processors that call a Python class, or functions that aggregate."""
+        return [node for node in self.stage.nodes if isinstance(node.operation, Process)]
 
     @cached_property
     def stage(self) -> Stage:
@@ -423,7 +429,7 @@ class _Recount:
         limit = plan_of(self.subtopology).most_recounted
         if limit is None:
             return ""
-        if depends := self.stage.depends_on_arrival(self.stage.nodes):
+        if depends := self.stage.depends_on_arrival(self._of_classes):
             return depends
         counts = [
             end - self.firsts.of(topic, ends)[number]
