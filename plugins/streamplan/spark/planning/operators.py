@@ -92,6 +92,7 @@ class OperatorPlanner:
 
     ``written``  what is known of the records of each output that was planned, by its number
     ``grouped``  the nodes whose records were grouped, so that those that cannot be are rejected once
+    ``read``     of a sub-topology with several states the records of each source, as they were read, by its name
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class OperatorPlanner:
         self._unknown: dict[str, frozenset[str]] = {}
         self._consumed: set[str] = set()
         self.grouped: set[str] = set()
+        self.read: Mapping[str, RecordFrame] = {}
         self._rows: list[DataFrame] = []
         self._observations: list[tuple[str, Observation]] = []
         self._schemas: dict[str, Serde] = {}

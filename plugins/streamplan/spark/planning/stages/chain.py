@@ -57,6 +57,7 @@ class ChainPlan(StagePlan[StageChain]):
     def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
         """Let the planner go on with what all states give, and with the rows that were complete before them."""
         frames = sources.frames()
+        planner.read = frames
         planner.bind_all(frames)
         once = None if ticks is None else cache(ticks)
 
@@ -98,6 +99,7 @@ class ChainPlan(StagePlan[StageChain]):
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on with what all records demand of one state after the other."""
+        planner.read = frames
         planner.bind_all(frames)
         states = [plan.recount(planner.source_frames(), planner, recounting) for plan in self.plans]
         late = [state.late for state in states if state.late is not None]
@@ -129,6 +131,7 @@ class ChainPlan(StagePlan[StageChain]):
             Refused: What is repeated need not give the same again.
         """
         planner = self.planner(repeats=True)
+        planner.read = frames
         planner.bind_all(frames)
         before = self.stage.before(plan.stage)
         for other in self.plans:

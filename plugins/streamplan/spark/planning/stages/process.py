@@ -33,8 +33,7 @@ class ProcessPlan(OperatorPlan[ProcessStage]):
         """See :meth:`StagePlan.inputs`. Beside other state the records that the task reads follow, for their times."""
         (node,) = self.stage.nodes
         planner.plan_before([node])
-        goes_by_time = self.is_part and bool(self.stage.judged_by_time)
-        read = planner.source_frames().values() if goes_by_time else ()
+        read = planner.read.values() if self.stage.judged_by_time else ()
         return [_processable(planner, planner.inputs_of(node)[0]), *read]
 
     def operate(self, inputs: list[RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
