@@ -149,3 +149,30 @@ def test_what_stands_together_and_what_is_refused(declare: Callable[..., Any], t
         return
     with pytest.raises(Refused, match=told):
         declared(declare)
+
+
+def untold(declare: Callable[[KStream, KStream, KTable, KTable], Any]) -> dict[str, str]:
+    """By store why a recount leaves it out; empty where it does not."""
+    (subtopology,) = (each for each in declared(declare).topology.subtopologies if each.stores)
+    writers = {node.store: node for node in subtopology.processors if node.writes_store}
+    reasons = {
+        store: stage_of(subtopology).depends_on_arrival([node, *subtopology.upstream_of([node])])
+        for store, node in writers.items()
+    }
+    return {str(store): reason.split(" KSTREAM")[0] for store, reason in reasons.items()}
+
+
+def test_what_is_behind_an_aggregate_is_not_recounted_and_the_aggregate_is() -> None:
+    found = untold(lambda a, b, t, u: (processed(counted(a, "x"), "z"), counted(a, "y")))
+    assert found == {"x": "", "y": "", "z": "a state takes each update of"}
+
+
+@pytest.mark.parametrize(("timer", "told"), [({}, ""), ({"ttl": "1 day"}, "timers go by records that a recount of")])
+def test_a_class_behind_final_results_is_recounted_unless_it_goes_by_time(timer: dict[str, str], told: str) -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        final = a.group_by_key().windowed_by(TimeWindows("1 minute")).emit_strategy(OnWindowClose()).count(store="w")
+        final.to_stream().map("'all'", {"id": "'x'", "n": "count"}).process(
+            Seen, store="z", state="n bigint", schema=FIELDS, **timer
+        )
+
+    assert untold(declare) == {"w": "", "z": told}
