@@ -38,3 +38,18 @@ import pandas
 print(pandas.DataFrame({"a": [1, 2]}).a.sum())
 """
     assert _run(script) == "3"
+
+
+def test_the_modules_of_states_do_not_load_pandas() -> None:
+    """Spark starts a Python process to ask a state for its form. It imports the module of the state, and nothing else."""
+    script = """
+import pkgutil, sys
+from importlib import import_module
+import pyspark.sql.streaming.transform_with_state_driver_worker
+from streamplan.spark import planning
+names = [module.name for module in pkgutil.iter_modules(planning.__path__)]
+for name in names:
+    import_module(f"streamplan.spark.planning.{name}")
+print("process_state" in names, "pandas" in sys.modules)
+"""
+    assert _run(script) == "True False"

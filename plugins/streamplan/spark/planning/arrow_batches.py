@@ -31,8 +31,8 @@ RECORD = ("key", "timestamp", "topic", "partition", "offset", "window")
 """The parts of ``record`` that a function sees. Only after a windowed aggregate there is a window."""
 
 _MOMENT = pa.timestamp("us", tz="UTC")
-_FIRST = pa.scalar(datetime(1, 1, 1, tzinfo=UTC), _MOMENT)
-_LAST = pa.scalar(datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC), _MOMENT)
+_FIRST = datetime(1, 1, 1, tzinfo=UTC)
+_LAST = datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
 
 
 class Results(NamedTuple):
@@ -283,7 +283,7 @@ def _is_sound(array: pa.Array) -> bool:
     if pa.types.is_floating(of):
         return not pc.any(pc.invert(pc.is_finite(array))).as_py()
     if pa.types.is_timestamp(of) or pa.types.is_date(of):
-        first, last = _FIRST.cast(of), _LAST.cast(of)
+        first, last = (pa.scalar(moment, _MOMENT).cast(of) for moment in (_FIRST, _LAST))
         return not pc.any(pc.or_(pc.less(array, first), pc.greater(array, last))).as_py()
     return True
 
