@@ -22,7 +22,7 @@ from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.session import SPARK_CONFIGS, keep_checkpoints_cheaply
 from streamplan.spark.submit import SHORT_RUN_OPTIONS, spark_submit_configs, submit_environment
 from streamplan.testing.declared_schemas import DeclaredSchemas
-from streamplan.testing.memory_query import MemoryQuery
+from streamplan.testing.memory_query import MemoryQuery, memory_query
 
 _MASTER = "local[1]"
 """A micro-batch of few records is quickest in one thread."""
@@ -36,6 +36,9 @@ _CONFIGS = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",  # it would double the number of files
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.streaming.pollingDelay": "1ms",
+    "spark.sql.ui.explainMode": "simple",  # Spark describes each plan for its page, which nobody sees
+    "spark.sql.lightweightPlanChangeValidation": "false",  # it looks at the plan behind each rule of the optimizer
+    "spark.sql.leafNodeDefaultParallelism": "1",
 }
 
 
@@ -71,7 +74,7 @@ class LocalSpark:
         tested = as_tested(pipeline)
         try:
             for subtopology in in_flow_order(tested.topology):
-                queries.append(MemoryQuery(self.session, tested, subtopology, schemas))
+                queries.append(memory_query(self.session, tested, subtopology, schemas))
                 schemas |= queries[-1].plan.schemas
         except (PySparkException, Refused):
             resolve_schemas(self.session, tested)  # raises all faults, with their lines in the declaration

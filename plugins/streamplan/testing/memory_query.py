@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark.errors import StreamingQueryException
+import pyarrow as pa
+import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -24,24 +28,25 @@ from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.model.stages import stage_of
 from streamplan.serdes.serde import Serde
 from streamplan.spark.headers import as_base64, headers_as_text
-from streamplan.spark.planning.compiled_plan import compile_batch_plan
+from streamplan.spark.planning.compiled_plan import batch_template, compile_batch_plan
 from streamplan.spark.planning.plan import plan_subtopology
 from streamplan.spark.session import SPARK_CONFIGS, generate_code
 from streamplan.spark.sink.spec import TransactionSpec
 from streamplan.spark.sink.writers import MICRO_BATCH, micro_batch_as_text, write_stream_tasks
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS
 from streamplan.testing.memory_output import MemoryOutput, WrittenRecord
+from streamplan.testing.prepared_plan import PreparedPlan
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 _MEMORY_PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 """Keeps the state of aggregations on the JVM's heap. ``transformWithState``, which joins need, wants RocksDB."""
 
-_DOCUMENT = (
-    "array<struct<key: binary, value: binary, topic: string, partition: int, offset: bigint, timestamp: bigint, "
-    f"headers: {HEADERS}>>"
+_RECORD = (
+    "struct<key: binary, value: binary, topic: string, partition: int, offset: bigint, timestamp: bigint, "
+    f"headers: {HEADERS}>"
 )
-"""The records of a micro-batch as one JSON document, with the timestamps in ms."""
+"""A record as a JSON document, with the timestamp in ms."""
 
 _NO_BROKERS = Brokers("in-memory:0")
 """The specification of a transaction names brokers. Nobody asks these."""
@@ -59,7 +64,7 @@ class SourceRecord(NamedTuple):
     headers: Headers
 
 
-class MemoryQuery:
+class MemoryQuery(ABC):
     """The query of one sub-topology. It can be started again after it was stopped, and has no state then.
 
     Args:
@@ -67,6 +72,7 @@ class MemoryQuery:
         pipeline: The pipeline, with all partition counts.
         subtopology: One of its sub-topologies.
         schemas: The serdes of the repartition topics that it reads.
+        records: Stands for the records, with the timestamps in ms.
 
     Raises:
         PySparkException: Spark refuses an expression.
@@ -74,14 +80,18 @@ class MemoryQuery:
     """
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde]
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        subtopology: Subtopology,
+        schemas: Mapping[str, Serde],
+        records: DataFrame,
     ) -> None:
         self._spark, self._pipeline, self.subtopology = spark, pipeline, subtopology
+        self._records = records.withColumn("timestamp", F.timestamp_millis("timestamp")).select(*RAW_COLUMNS)
         self.topics = frozenset(pipeline.source_topics(subtopology))
-        self._source = _memory_stream(spark)
-        self._records = _records_of(DataFrame(self._source.toDF(), spark))
         self.plan = plan_subtopology(pipeline, subtopology, schemas, self._read, self._ticks)
-        self._compiled = compile_batch_plan(self.plan.batch, self.plan.rows)
+        self._rows = compile_batch_plan(self.plan.batch, self.plan.collected)
         topology = pipeline.topology
         dead_letters = next(spec for spec in pipeline.topics() if spec.name == topology.dead_letter_topic)
         self._spec = TransactionSpec(
@@ -95,31 +105,15 @@ class MemoryQuery:
             dead_letter_topic=dead_letters.name,
             dead_letter_partitions=dead_letters.partitions,
         )
-        self._query: StreamingQuery | None = None
-        self._ranges: Mapping[TopicPartition, tuple[int, int]] = {}
-        self._times: Mapping[int, int] = {}
         self._written: list[WrittenRecord] = []
 
+    @abstractmethod
     def start(self, directory: Path) -> None:
         """Start the query without state.
 
         Args:
             directory: A directory of its own, for its checkpoint.
         """
-        conf = self._spark.conf
-        # One partition of the state is enough for few records, and each more costs a task in each micro-batch.
-        conf.set("spark.sql.shuffle.partitions", 1)
-        stage = stage_of(self.subtopology)
-        transforms = stage.has_state and not stage.is_native
-        conf.set(_PROVIDER, SPARK_CONFIGS[_PROVIDER] if transforms else _MEMORY_PROVIDER)
-        generate_code(self._spark, False)  # compiling costs more than it gains
-        self._source.reset()
-        self._query = (
-            self.plan.streaming.writeStream.outputMode("update" if self.plan.stateful else "append")
-            .option("checkpointLocation", str(directory))
-            .foreachBatch(self._write)
-            .start()
-        )
 
     def run(self, records: Sequence[SourceRecord], times: Mapping[int, int] | None = None) -> list[WrittenRecord]:
         """Process records as one micro-batch, and return what was written.
@@ -131,18 +125,13 @@ class MemoryQuery:
         Raises:
             StreamplanError: An expression failed for a record, which stops the application.
         """
-        assert self._query is not None, "the query was not started"
-        self._times = times or {}
-        nothing = {(topic, partition): (0, 0) for topic in self.topics for partition in self._times}
-        self._ranges = nothing | _ranges(records)
+        times = times or {}
+        nothing = {(topic, partition): (0, 0) for topic in self.topics for partition in times}
+        spec = replace(self._spec, ranges=nothing | _ranges(records), times=times)
         self._written = []
-        document = json.dumps([_fields(record) for record in records])
-        jvm: Any = self._spark._jvm
-        converters = jvm.scala.jdk.javaapi.CollectionConverters
-        self._source.addData(converters.asScala(jvm.java.util.List.of(document)))
         try:
-            self._query.processAllAvailable()
-        except StreamingQueryException as error:
+            self._process([_fields(record) for record in records], spec)
+        except (PySparkException, Py4JError) as error:
             raise StreamplanError(
                 f"sub-topology {self.subtopology.id} of {self._pipeline.name} stopped, as the application would",
                 observed=_told(str(error)),
@@ -154,11 +143,29 @@ class MemoryQuery:
         """Return how many bytes of a key are those of its window, for a record of a topic that is no changelog."""
         return self.plan.outputs[record.output].partition_by.window_bytes if record.output >= 0 else 0
 
+    @abstractmethod
     def stop(self) -> None:
         """Stop the query, and forget its state."""
-        if self._query is not None:
-            self._query.stop()
-            self._query = None
+
+    @abstractmethod
+    def _process(self, records: Sequence[Mapping[str, Any]], spec: TransactionSpec) -> None:
+        """Process a micro-batch.
+
+        Args:
+            records: Their fields as in :data:`_RECORD`, fit for JSON.
+            spec: What is written for it.
+        """
+
+    def _write(self, rows: Sequence[pa.RecordBatch], spec: TransactionSpec) -> None:
+        """Write what the plan has made of a micro-batch, one stream task after the other."""
+        if not rows:
+            return
+        table, output = pa.Table.from_batches(rows), partial(MemoryOutput, written=self._written)
+        for partition in sorted(spec.partitions):
+            of_task = table.filter(pc.equal(table["partition"], partition))
+            if of_task.num_rows:
+                arranged = self.plan.row_format.arranged(of_task, partition).combine_chunks()
+                write_stream_tasks(arranged.to_batches(), spec, self.plan.row_format, output)
 
     def _read(self, source: Source) -> DataFrame:
         if len(self.topics) == 1:
@@ -167,19 +174,98 @@ class MemoryQuery:
 
     def _ticks(self) -> DataFrame:
         """Return a row for each stream task in each micro-batch."""
+        raise AssertionError(f"sub-topology {self.subtopology.id} has no state")
+
+
+class StatelessQuery(MemoryQuery):
+    """A query without state: a micro-batch is an ordinary DataFrame, so that Spark need not begin a streaming query."""
+
+    def __init__(
+        self, spark: SparkSession, pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde]
+    ) -> None:
+        empty = spark.createDataFrame([], "value string")
+        texts = batch_template(empty)
+        records = texts.select(F.from_json("value", _RECORD).alias("record")).select("record.*")
+        super().__init__(spark, pipeline, subtopology, schemas, records)
+        read = compile_batch_plan(texts, self.plan.streaming)
+        self._prepared = PreparedPlan(empty, lambda texts: self._rows.run(read.run(texts).rows).rows)
+        jvm: Any = spark._jvm
+        self._line_end = jvm.java.util.regex.Pattern.compile("\n")
+        self._text = jvm.org.apache.spark.sql.Encoders.STRING()
+
+    def start(self, directory: Path) -> None:
+        """See :meth:`MemoryQuery.start`."""
+        prepare_session(self._spark)
+
+    def stop(self) -> None:
+        """See :meth:`MemoryQuery.stop`."""
+
+    def _process(self, records: Sequence[Mapping[str, Any]], spec: TransactionSpec) -> None:
+        texts = self._line_end.splitAsStream("\n".join(map(json.dumps, records))).toList()
+        dataset = self._spark._jsparkSession.createDataset(texts, self._text)
+        self._write(self._prepared.run(DataFrame(dataset.toDF(), self._spark)), spec)
+
+
+class StatefulQuery(MemoryQuery):
+    """A streaming query of Spark, over Spark's ``MemoryStream``."""
+
+    def __init__(
+        self, spark: SparkSession, pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde]
+    ) -> None:
+        self._source = _memory_stream(spark)
+        micro_batches = DataFrame(self._source.toDF(), spark)
+        records = micro_batches.select(F.inline(F.from_json("value", f"array<{_RECORD}>")))
+        super().__init__(spark, pipeline, subtopology, schemas, records)
+        self._prepared = PreparedPlan(self.plan.streaming, lambda batch: self._rows.run(batch).rows)
+        self._query: StreamingQuery | None = None
+        self._micro_batch = self._spec
+        jvm: Any = spark._jvm
+        self._list_of, self._as_scala = jvm.java.util.List.of, jvm.scala.jdk.javaapi.CollectionConverters.asScala
+
+    def start(self, directory: Path) -> None:
+        """See :meth:`MemoryQuery.start`."""
+        prepare_session(self._spark)
+        stage = stage_of(self.subtopology)
+        self._spark.conf.set(_PROVIDER, _MEMORY_PROVIDER if stage.is_native else SPARK_CONFIGS[_PROVIDER])
+        self._source.reset()
+        self._query = (
+            self.plan.streaming.writeStream.outputMode("update")
+            .option("checkpointLocation", str(directory))
+            .foreachBatch(self._write_micro_batch)
+            .start()
+        )
+
+    def stop(self) -> None:
+        """See :meth:`MemoryQuery.stop`."""
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+
+    def _process(self, records: Sequence[Mapping[str, Any]], spec: TransactionSpec) -> None:
+        assert self._query is not None, "the query was not started"
+        self._micro_batch = spec
+        self._source.addData(self._as_scala(self._list_of(json.dumps(records))))
+        self._query.processAllAvailable()
+
+    def _ticks(self) -> DataFrame:
         last = self._pipeline.partitions(self.subtopology) - 1
         micro_batches = DataFrame(self._source.toDF(), self._spark)
         return micro_batches.select(F.explode(F.sequence(F.lit(0), F.lit(last))).alias("partition"))
 
-    def _write(self, batch: DataFrame, number: int) -> None:
-        """Run the compiled plan on a micro-batch. Spark also gives one without records, when a window is over."""
-        spec = replace(self._spec, batch=number, ranges=self._ranges, times=self._times)
-        self._ranges, self._times = {}, {}
+    def _write_micro_batch(self, batch: DataFrame, number: int) -> None:
+        """Run the prepared plan on a micro-batch. Spark also gives one without records, when a window is over."""
+        spec = replace(self._micro_batch, batch=number)
+        self._micro_batch = self._spec
         batch.sparkSession.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))  # for the state
-        with self.plan.cached(batch) as cached:
-            rows = self._compiled.run(cached).rows.toArrow()
-        output = partial(MemoryOutput, written=self._written)
-        write_stream_tasks(rows.to_batches(), spec, self.plan.row_format, output)
+        self._write(self._prepared.run(batch), spec)
+
+
+def memory_query(
+    spark: SparkSession, pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde]
+) -> MemoryQuery:
+    """Return the query of a sub-topology; see :class:`MemoryQuery` for the arguments and the errors."""
+    kind = StatefulQuery if stage_of(subtopology).has_state else StatelessQuery
+    return kind(spark, pipeline, subtopology, schemas)
 
 
 def _memory_stream(spark: SparkSession) -> Any:
@@ -192,10 +278,11 @@ def _memory_stream(spark: SparkSession) -> Any:
     return getattr(companion, "MODULE$").apply(spark._jsparkSession, jvm.org.apache.spark.sql.Encoders.STRING())
 
 
-def _records_of(micro_batches: DataFrame) -> DataFrame:
-    """Return the columns :data:`streamplan.spark.sources.RAW` of the records in JSON documents."""
-    records = micro_batches.select(F.inline(F.from_json("value", _DOCUMENT)))
-    return records.withColumn("timestamp", F.timestamp_millis("timestamp")).select(*RAW_COLUMNS)
+def prepare_session(spark: SparkSession) -> None:
+    """Set what a query takes from its session."""
+    # One partition of the state is enough for few records, and each more costs a task in each micro-batch.
+    spark.conf.set("spark.sql.shuffle.partitions", 1)
+    generate_code(spark, False)  # compiling costs more than it gains
 
 
 def _fields(record: SourceRecord) -> dict[str, Any]:

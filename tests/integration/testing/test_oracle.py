@@ -79,9 +79,22 @@ def jvm() -> Iterator[Any]:
 
 
 @pytest.fixture
-def compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Spark compile the plans of a test, as those of large micro-batches. The driver has them interpreted."""
-    monkeypatch.setattr(memory_query, "generate_code", lambda spark, _: generate_code(spark, whether=True))
+def compiled_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let Spark compile the plans of a test, as those of large micro-batches. The driver has them interpreted.
+
+    Spark also computes nothing while it optimizes a plan.
+    """
+    excluded, sessions = "spark.sql.optimizer.excludedRules", list[SparkSession]()
+
+    def compile_plans(spark: SparkSession, _: bool) -> None:
+        generate_code(spark, whether=True)
+        spark.conf.set(excluded, "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation")
+        sessions.append(spark)
+
+    monkeypatch.setattr(memory_query, "generate_code", compile_plans)
+    yield
+    for spark in sessions:
+        spark.conf.unset(excluded)
 
 
 class LibraryDriver:

@@ -18,7 +18,7 @@ class StatelessPlan(StagePlan[StatelessStage]):
 
     def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
         """Let the planner begin with the records of a micro-batch, by their topics."""
-        streaming = reduce(DataFrame.unionByName, sources.raw.values())
+        streaming = reduce(lambda upper, lower: upper.unionByName(lower), sources.raw.values())
         batch = batch_of(streaming)
         several = len(sources.raw) > 1
         for source in self.stage.subtopology.sources:
