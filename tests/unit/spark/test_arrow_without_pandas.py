@@ -41,7 +41,7 @@ print(pandas.DataFrame({"a": [1, 2]}).a.sum())
 
 
 def test_the_modules_of_states_do_not_load_pandas() -> None:
-    """Spark starts a Python process to ask a state for its form. It imports the module of the state, and nothing else."""
+    """Spark starts a Python process to ask a state for its form. It imports the state's module alone."""
     script = """
 import pkgutil, sys
 from importlib import import_module
