@@ -65,6 +65,38 @@ def test_each_record_is_a_micro_batch_and_a_block_is_one(drive: Drive) -> None:
     assert driver.store("orders-products-quantities")["0"] == 10
 
 
+def test_each_micro_batch_has_its_own_records_however_many_there_were_before(drive: Drive) -> None:
+    driver = drive(
+        sales(
+            lambda topology, stream: (
+                stream.map_values({"tripled": "3 * amount"}).to("mapped"),
+                stream.filter("amount % 2 = 0").group_by_key().count(store="even"),
+            )
+        )
+    )
+    amounts, expected = iter(range(100)), list[int]()
+    for size in (1, 3, 1, 12, 3, 12, 0, 1):
+        piped = [next(amounts) for _ in range(size)]
+        with driver.micro_batch():
+            for amount in piped:
+                driver.pipe("sales", {"shop": "north", "amount": amount}, key="k")
+        assert [record.value["tripled"] for record in driver.output("mapped")] == [3 * amount for amount in piped]
+        expected += [amount for amount in piped if amount % 2 == 0]
+        assert driver.store("even")["k"] == len(expected)
+
+
+@pytest.mark.parametrize("of_count", [False, True], ids=["without state", "behind a count"])
+def test_an_expression_that_draws_a_value_draws_one_for_each_record(drive: Drive, of_count: bool) -> None:
+    def declare(topology: Topology, stream: Any) -> None:
+        records = stream.group_by_key().count(store="counted").to_stream() if of_count else stream
+        records.map_values({"id": "uuid()"}).to("drawn")
+
+    driver = drive(sales(declare))
+    for _ in range(3):
+        driver.pipe("sales", {"amount": 1}, key="k")
+    assert len({record.value["id"] for record in driver.output("drawn")}) == 3
+
+
 def test_a_record_lies_in_the_partition_of_its_key_with_its_time_and_headers(
     drive: Drive,
 ) -> None:
