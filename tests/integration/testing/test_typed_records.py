@@ -48,7 +48,7 @@ def test_functions_are_given_objects_of_the_class_and_return_them(spark: SparkSe
             {"id": "a", "risk": 1.0},
         ]
         assert [record.value["total"] for record in driver.output("totals")] == [3.75, 4.75]
-        reasons = {record.key: record.reason for record in driver.dead_letters()}
+        reasons = {record.key: record.reason for record in driver.dead_letters}
         assert "lines is null, and its annotation has no None" in reasons["no lines"]
         assert reasons["no such product"] == "product is not one of 0, 1"
     assert Line("s", Decimal("1.50")) in {*lines_of(Order("a", Product.JACKETS, AT, [Line("s", Decimal("1.50"))]))}
