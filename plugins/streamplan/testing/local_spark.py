@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -20,7 +18,6 @@ from streamplan.local.jars import SPARK, directory_of
 from streamplan.model.pipeline import Pipeline
 from streamplan.serdes.serde import Serde
 from streamplan.spark.aggregator import in_flow_order
-from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.session import SPARK_CONFIGS, keep_checkpoints_cheaply
 from streamplan.spark.submit import SHORT_RUN_OPTIONS, spark_submit_configs, submit_environment
@@ -95,8 +92,7 @@ def local_spark(given: SparkSession | None = None) -> LocalSpark:
     Args:
         given: A session that the test has.
     """
-    is_running = given is not None or SparkContext._active_spark_context is not None
-    session = given or (SparkSession.builder.getOrCreate() if is_running else _start())
+    session = given or (SparkSession.builder.getOrCreate() if SparkContext._active_spark_context else _start())
     application = session.sparkContext.applicationId
     if not _last or _last[0].application != application:
         own = session.newSession()
@@ -104,8 +100,6 @@ def local_spark(given: SparkSession | None = None) -> LocalSpark:
             own.conf.set(config, value)
         keep_checkpoints_cheaply(own, "file:/")
         _last[:] = [LocalSpark(own, application)]
-        if not is_running:
-            threading.Thread(target=_start_python_worker, args=(own,), daemon=True).start()
     return _last[0]
 
 
@@ -136,12 +130,6 @@ def _start() -> SparkSession:
         configs["spark.jars"] = str(jars[0])
     with _environment_of_spark():
         return SparkSession.builder.master(_MASTER).appName("TopologyTestDriver").config(map=configs).getOrCreate()
-
-
-def _start_python_worker(session: SparkSession) -> None:
-    """Let Spark start Python, which takes seconds, while the first pipeline is planned. Most plans need a worker."""
-    with suppress(PySparkException, Py4JError):  # a test that needs a worker tells what is wrong
-        map_in_arrow(session.range(1), lambda batches: batches, "id bigint").collect()
 
 
 def _module_directories() -> list[str]:
