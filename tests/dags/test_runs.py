@@ -23,6 +23,7 @@ from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome
 from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.topics import apply_topics
 from streamplan.maintenance.evolution_plan import EvolutionPlan
 from streamplan.maintenance.purge import Purged
 from streamplan.model.pipeline import Pipeline
@@ -342,7 +343,8 @@ def test_brokers_out_of_reach_are_named(
         raise BrokersUnavailable("Kafka", observed="no answer to the plan")
 
     monkeypatch.setattr("streamplan.maintenance.evolution.observe_evolution", unavailable)
-    monkeypatch.setattr("streamplan.kafka.topics.apply_topics.__kwdefaults__", {"show": None, "deadline_seconds": 1.0})
+    assert apply_topics.__kwdefaults__ is not None
+    monkeypatch.setitem(apply_topics.__kwdefaults__, "deadline_seconds", 1.0)
     run = dagbag.dags["orders_deploy"].test(run_conf={"records": 1})
     assert states(run)["topics"] == "failed"
     told = "".join(capfd.readouterr())
