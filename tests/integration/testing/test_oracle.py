@@ -365,9 +365,12 @@ def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: s
     ],
     ids=["tables", "with stores", "values of aggregates", "streams as tables", "values of windows", "what is behind"],
 )
-def test_an_operation_of_a_table_writes_what_the_library_writes(spark: SparkSession, jvm: Any, text: str) -> None:
+@pytest.mark.parametrize("count", [6, *soak([12])])
+def test_an_operation_of_a_table_writes_what_the_library_writes(
+    spark: SparkSession, jvm: Any, text: str, count: int
+) -> None:
     steps = program(text)
-    assert compare(spark, jvm, steps, random_records(1, steps, 12)) > 0
+    assert compare(spark, jvm, steps, random_records(1, steps, count)) > 0
 
 
 CHAINS = {
