@@ -61,6 +61,7 @@ class ForeignKeyPlan(OperatorPlan[ForeignKeyStage]):
         planner.write(dead_letter_rows(records.rejected()))
         planner.bind(table.name, records.accepted())
         carrying = frames[carrying_source(subtopology).name]
+        planner.consume(carrying_source(subtopology).name)  # the state has read its records
         for node in subtopology.processors:
             match node.operation:
                 case SubscriptionSend(key_serde=key_serde):
