@@ -175,12 +175,12 @@ class TaskOwnership:
         self._member.await_join(self.report, with_ours=True, foreign_seconds=FOREIGN_SECONDS)
         self._await_no_foreign_member()
         self._require_turn()
-        for _ in range(_MAX_ATTEMPTS):
+        for attempt in range(_MAX_ATTEMPTS):
             try:
                 with _claim_producer(self._tasks, self.brokers) as producer:
                     return self._claim(producer, has_checkpoint)
             except Fenced:
-                _pause()
+                _give_way(self._tasks, self.brokers, attempt)
         raise StreamplanError(
             f"{self._application_id} could not be claimed",
             expected="no other aggregator of this application that starts at the same time",
@@ -224,7 +224,7 @@ class TaskOwnership:
             )
             for place, offset in committed.positions.items()
         }
-        for _ in range(_MAX_ATTEMPTS):
+        for attempt in range(_MAX_ATTEMPTS):
             try:
                 with _claim_producer(self._tasks, self.brokers) as producer:
                     self.require_latest(now=True)  # after this a newer one fences the producer
@@ -236,7 +236,7 @@ class TaskOwnership:
                 # By a claim, or by a request to stop. Both commit their generation a little later, unless they die.
                 self.await_claim()
                 self.require_latest(now=True)
-                _pause()
+                _give_way(self._tasks, self.brokers, attempt)
         raise superseded_error(self._application_id, claimed.generation, None)
 
     def latest_generation(self) -> Generation | None:
@@ -496,7 +496,7 @@ def _commit_generation(
         generation_after: Makes the generation after the newest one and the positions; what it raises ends all.
         action: What is done to the application, for the error.
     """
-    for _ in range(_MAX_ATTEMPTS):
+    for attempt in range(_MAX_ATTEMPTS):
         try:
             with (
                 _claim_producer(tasks, brokers) as producer,
@@ -521,7 +521,7 @@ def _commit_generation(
                 _commit(producer, tasks, brokers)
                 return generation
         except Fenced:
-            _pause()
+            _give_way(tasks, brokers, attempt)
     raise StreamplanError(
         f"{tasks.application_id} could not be {action}",
         expected="no aggregator of this application that starts at the same time",
@@ -564,9 +564,20 @@ def _claim_producer(tasks: StreamTasks, brokers: Brokers) -> AbstractContextMana
     return transactional_producer(brokers, claim_transactional_id(tasks.application_id))
 
 
-def _pause() -> None:
-    """Wait for a random time, so that two that have fenced each other do not try again at the same moment."""
-    time.sleep(random.uniform(0.1, 2.0))
+def _give_way(tasks: StreamTasks, brokers: Brokers, attempt: int) -> None:
+    """Let the claim end that has fenced this one. Without it, two claims fence each other until both give up.
+
+    The other one has opened its producer, and may not have sent positions yet. Nobody knows how long that takes on a
+    busy machine. So the pause is random, and longer after each attempt.
+
+    Args:
+        tasks: The stream tasks.
+        brokers: The brokers.
+        attempt: How often this claim was fenced before.
+    """
+    time.sleep(random.uniform(0.1, 2.0) * 2**attempt)
+    with suppress(BrokersUnavailable):
+        _await_settled(tasks, brokers, _CLAIM_SECONDS)
 
 
 def _send(producer: Producer, consumer: Consumer, positions: Mapping[TopicPartition, tuple[int, str]]) -> None:

@@ -430,6 +430,42 @@ def test_of_two_that_start_at_once_one_goes_on(bootstrap_servers: str, pipeline:
     assert len(newest) == 1
 
 
+def test_a_start_and_a_stop_that_take_long_end_both(
+    bootstrap_servers: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a claim takes longer than a short pause, in which the other one would always fence it."""
+    brokers, fence = Brokers(bootstrap_servers), task_ownership.fence
+    seen = claim(bootstrap_servers, pipeline).instance
+
+    def slow_fence(*arguments: Any) -> None:
+        time.sleep(6)
+        fence(*arguments)
+
+    monkeypatch.setattr(task_ownership, "fence", slow_fence)
+    monkeypatch.setattr(task_ownership.random, "uniform", lambda least, most: most)
+    outcomes: dict[str, object] = {}
+
+    def noted(name: str, work: Callable[[], object]) -> None:
+        try:
+            outcomes[name] = work()
+        except Exception as error:  # noqa: BLE001  shown by the assertion
+            outcomes[name] = error
+
+    works = {
+        "start": lambda: claim(bootstrap_servers, pipeline, seen),
+        "stop": lambda: stop_application(pipeline, brokers),
+    }
+    threads = [threading.Thread(target=noted, args=item) for item in works.items()]
+    for thread in threads:
+        thread.start()
+        time.sleep(3)
+    for thread in threads:
+        thread.join(300)
+    assert isinstance(outcomes["stop"], Generation), outcomes
+    assert isinstance(outcomes["start"], Generation | StopRequested), outcomes
+    assert newest_instance(pipeline, brokers) == outcomes["stop"].instance
+
+
 def test_a_stop_reaches_an_aggregator_wherever_it_runs(
     bootstrap_servers: str, pipeline: Pipeline, claimed: tuple[TaskOwnership, ClaimedTasks]
 ) -> None:
