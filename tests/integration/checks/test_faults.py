@@ -617,7 +617,14 @@ def test_a_repartition_topic_that_was_created_again(application: App) -> None:
     configs = {**spec.configs, "min.insync.replicas": "1"}
     application.admin.create_topics([NewTopic(spec.name, 2, 2, config=configs)])[spec.name].result(120)
     cluster = KafkaCluster(Brokers(application.bootstrap_servers))
-    eventually(lambda: spec.name in cluster.topics([spec.name]), "the topic is there again")
+
+    def is_served() -> bool:
+        try:
+            return spec.name in cluster.topics([spec.name]) and len(cluster.offsets(spec.name)) == 2
+        except BrokersUnavailable:  # one broker knows the topic sooner than the other one
+            return False
+
+    eventually(is_served, "the topic is there again")
     application._settle(spec.name)
     application.commit(spec.name, 0, 0)
     expect("(healthy: repartition topic created again when all was counted)", looks(application))

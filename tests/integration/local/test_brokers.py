@@ -24,6 +24,7 @@ from streamplan.settings import PROJECT
 
 from tests.support.brokers import local_kafka
 from tests.support.processes import kill, listening
+from tests.support.soak import soak
 from tests.support.waiting import DEADLINE_SECONDS
 
 
@@ -170,7 +171,7 @@ def test_a_failed_fetch_leaves_nothing_that_looks_complete(tmp_path: Path) -> No
     assert not directory_of(BROKERS, environment).exists()
 
 
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("node", [NODES[0], *soak(NODES[1:])])
 def test_the_health_check_of_docker_compose_passes_for_a_broker_and_not_for_one_that_is_down(
     own_kafka: LocalKafka, node: int
 ) -> None:

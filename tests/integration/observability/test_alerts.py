@@ -150,6 +150,7 @@ OUTAGES: dict[str, Callable[[Watched], None]] = {
 """What breaks for each alert. The last two hide what the others show, so they come last."""
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(PROMETHEUS is None, reason="no Prometheus is installed (Debian's package prometheus)")
 def test_an_outage_fires_each_alert(watched: Watched, prometheus: str) -> None:
     rules = httpx.get(f"{prometheus}/api/v1/rules").json()["data"]["groups"]

@@ -74,6 +74,7 @@ def order(n: int, **more: Any) -> dict[str, Any]:
     return {"id": f"order_{n}", "shop": "north" if n % 3 else "south", "total": Decimal(n), **more}
 
 
+@pytest.mark.soak
 def test_an_outage_and_a_newer_schema_lose_and_reject_nothing(
     orders: Orders, registry_server: SchemaRegistryServer
 ) -> None:

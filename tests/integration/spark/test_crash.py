@@ -17,6 +17,7 @@ from tests.support.records import read_committed
 from tests.support.soak import soak
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kills", [1, *soak([4])])
 def test_totals_are_exact_after_kills_in_the_middle(aggregator: Aggregator, bootstrap_servers: str, kills: int) -> None:
     stop = threading.Event()

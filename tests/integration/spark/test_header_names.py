@@ -30,6 +30,7 @@ def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterat
     made.delete_topics()
 
 
+@pytest.mark.soak
 def test_a_header_name_that_is_not_utf_8_passes_as_in_the_jvm_and_is_marked_by_the_client(tried: Tried) -> None:
     sales = tried.topology.stream(tried.named("sales"), value=SALE)
     sales.group_by("shop", name="by-shop").count(store="counted")

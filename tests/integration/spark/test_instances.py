@@ -173,6 +173,7 @@ def lag(bootstrap_servers: str) -> int:
     )
 
 
+@pytest.mark.soak
 def test_a_local_cluster_shares_the_tasks(aggregator: Aggregator, bootstrap_servers: str, tmp_path: Path) -> None:
     orders = Orders(bootstrap_servers)
     orders.produce(2_000)

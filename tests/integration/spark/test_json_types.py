@@ -225,6 +225,7 @@ def order(number: int, city: str | None, at: Any, day: str, *prices: Any, **more
     return {"id": str(number), "at": at, "day": day, "customer": customer, "lines": lines, **more}
 
 
+@pytest.mark.soak
 def test_nested_values_pass_topics_stores_and_a_restoration_exactly(tried: Tried, spark: SparkSession) -> None:
     topology, named = tried.topology, tried.named
     orders = topology.stream(named("orders"), value=ORDER, key="customer")

@@ -102,6 +102,7 @@ def fields(customer: str, product: int) -> bytes:
 PAIRS = (("ann", 1), ("ann", 2), ('b\u00f6b "\\', 1))
 
 
+@pytest.mark.soak
 def test_keys_of_several_fields_are_counted_joined_restored_and_recounted(tried: Tried) -> None:
     """Each time the aggregator begins without checkpoints: it goes on with what the changelogs hold."""
     topology, named, serde = tried.topology, tried.named, Json("customer string, product int")

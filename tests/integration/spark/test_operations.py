@@ -131,7 +131,7 @@ def test_exclusive_branches_values_of_one_record_and_functions_for_what_they_do(
     assert Counter(told.read_text().split()) == Counter("abcefg" + "b")  # a recount calls no such function
 
 
-@both_ways
+@restored
 def test_told_timestamps_stay_when_the_state_is_restored(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
     later = "record.timestamp + interval 100 seconds"
@@ -683,6 +683,7 @@ def test_what_meets_no_record_of_the_other_stream_is_passed_when_its_window_is_o
     assert tried.dead_letters() == []
 
 
+@pytest.mark.soak
 def test_an_update_of_either_table_gives_a_joined_value(tried: Tried) -> None:
     """Of an outer join with a store, and of a left join of its result with a third table."""
     topology, named = tried.topology, tried.named

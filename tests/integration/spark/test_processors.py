@@ -164,6 +164,7 @@ def longer(old: Any, new: Any) -> Any:
     return {**vars(new), "at": old.at} if len(new.shop) > len(old.shop) else old
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
 def test_aggregates_of_functions_over_several_micro_batches(tried: Tried) -> None:
     """What fails is a dead letter, and changes nothing. A null value is dropped. An aggregate takes the latest time."""

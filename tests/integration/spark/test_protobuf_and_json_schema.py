@@ -108,7 +108,7 @@ def order(n: int, **more: Any) -> dict[str, Any]:
     return {"id": f"order_{n}", "shop": "north" if n % 3 else "south", "total": n, **more}
 
 
-@pytest.mark.parametrize("format_of", [protobuf, *soak([json_schema])])
+@pytest.mark.parametrize("format_of", soak([protobuf, json_schema]))
 def test_an_outage_a_newer_schema_and_broken_bytes_lose_nothing_and_reject_what_is_broken(
     orders: OrdersWithRegistry, registry_server: SchemaRegistryServer, tmp_path: Path, format_of: Callable[..., Format]
 ) -> None:

@@ -383,6 +383,7 @@ def test_a_record_in_the_partition_of_another_key(declared: Declare) -> None:
     assert f"{app.sink}: partition of key {key.decode()} at offset 0: 0, 1" in app.wrong()
 
 
+@pytest.mark.soak
 def test_another_producer_is_no_fault_and_nothing_is_proved(passing: ByHand) -> None:
     passing.write(passing.sink, A, B, C, D, (b"other", b"{}", AT))
     with pytest.raises(CouldNotLook, match=r"1 records that the input does not demand.*another producer"):
@@ -391,6 +392,7 @@ def test_another_producer_is_no_fault_and_nothing_is_proved(passing: ByHand) -> 
     assert "once, once more" in passing.wrong()
 
 
+@pytest.mark.soak
 def test_after_a_reset_what_was_written_before_is_not_counted(passing: ByHand, tmp_path: Path) -> None:
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path)})
     passing.write(passing.sink, A, B, C, D)
@@ -407,6 +409,7 @@ def test_after_a_reset_what_was_written_before_is_not_counted(passing: ByHand, t
     assert "once, once more" in passing.wrong(sinks)
 
 
+@pytest.mark.soak
 def test_records_that_a_sink_has_deleted_are_not_missing(passing: ByHand) -> None:
     passing.write(passing.sink, A, B, D)
     (partition,) = (number for number, end in passing.ends(passing.sink).items() if end)
@@ -437,6 +440,7 @@ def count(key: bytes, start: int, total: int, timestamp: int, *, stored: bool) -
     return key + start.to_bytes(8, "big") + bytes(4 if stored else 0), total.to_bytes(8, "big"), timestamp
 
 
+@pytest.mark.soak
 def test_a_record_that_came_too_late_is_not_missing(declared: Declare) -> None:
     app = declared(per_minute)
     late = AT + 1

@@ -30,7 +30,6 @@ from streamplan.settings import Settings
 from tests.support.draining import drain
 from tests.support.orders_application import Application, numbered
 from tests.support.records import recount
-from tests.support.soak import soak
 from tests.support.streams_library import Library, forget, java_with_callbacks, order_key, running
 from tests.support.waiting import eventually
 
@@ -156,12 +155,10 @@ DEFAULT_SESSION = {"session_timeout_ms": "45000"}
 KIP_1071 = {"group_protocol": "streams"}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "protocols",
-    [
-        (DEFAULT_SESSION, "classic"),
-        *soak([(DEFAULT_SESSION, "consumer"), (KIP_1071, "classic"), (KIP_1071, "consumer")]),
-    ],
+    [(DEFAULT_SESSION, "classic"), (DEFAULT_SESSION, "consumer"), (KIP_1071, "classic"), (KIP_1071, "consumer")],
     ids=lambda both: f"{next(iter(both[0]))} and {both[1]}",
 )
 def test_each_goes_on_right_after_the_other_was_stopped(

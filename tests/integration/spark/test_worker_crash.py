@@ -60,7 +60,9 @@ def processed(tried: Tried) -> None:
     sales.process(Seen, store="seen", state="seen bigint", schema="shop string").to(tried.named("made"))
 
 
-@pytest.mark.parametrize(("declare", "shop"), [(mapped, "segfault"), (processed, "killed")])
+@pytest.mark.parametrize(
+    ("declare", "shop"), [(mapped, "segfault"), pytest.param(processed, "killed", marks=pytest.mark.soak)]
+)
 def test_a_record_that_ends_each_worker_is_named_and_dead_lettered_once(
     tried: Tried, monkeypatch: pytest.MonkeyPatch, declare: Any, shop: str
 ) -> None:

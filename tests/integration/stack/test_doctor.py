@@ -36,6 +36,7 @@ def test_a_stack_that_is_up_has_no_problem(stack: Stack, doctor: None, capsys: p
     assert "sasl.password" not in "".join(lines)
 
 
+@pytest.mark.soak
 def test_what_does_not_run_is_a_problem_with_a_remedy(
     stack: Stack, doctor: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,6 +144,7 @@ def test_a_reset_is_refused_beside_an_aggregator_and_the_next_deployment_counts_
     assert totals(stack) == counted
 
 
+@pytest.mark.soak
 def test_a_dead_letter_is_processed_again_in_the_name_of_who_approved_it(stack: Stack) -> None:
     """The dead letter is put there by hand: an order that is right, as an older declaration may have rejected it."""
     brokers, rest, dag = stack.kafka.brokers, patient_rest(stack), "orders_redrive"

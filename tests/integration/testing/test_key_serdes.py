@@ -252,6 +252,7 @@ def value_in_bytes(value: Any) -> bytes | None:
     return value.to_bytes(8, "big") if isinstance(value, int) else json.dumps(value).encode()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("keys", SERDES, ids=lambda keys: keys.serde.name)
 def test_keys_have_the_librarys_bytes_in_every_topic(spark: SparkSession, jvm: Any, keys: Keys) -> None:
     """In a repartition topic, in changelogs of all kinds, and in topics of others; and joins meet the same records."""

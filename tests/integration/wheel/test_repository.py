@@ -46,6 +46,7 @@ def test_the_pipeline_is_registered_in_any_directory(
     assert described.startswith("Topologies:\n   Sub-topology: 0\n")
 
 
+@pytest.mark.soak
 def test_spark_finds_no_fault_in_it(environment: Environment, repository: Path) -> None:
     assert environment.run("streamplan", "validate", cwd=repository) == "visits: ok\n"
 
