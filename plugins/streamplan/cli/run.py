@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -234,7 +234,6 @@ class _Log:
 
     file: Path
     _read: int = 0
-    _seen: list[str] = field(default_factory=list)
 
     def print_new(self, *, last: int | None = None) -> None:
         """Print the lines that have come since the last call, or the last ones of all."""

@@ -177,7 +177,7 @@ class TakesRecords:
 
     @property
     def __code__(self) -> types.CodeType:
-        """That of the function, in whose file the line of an exception is."""
+        """The code of the user's function. The line of an exception is looked for in its file."""
         code: types.CodeType = self.call.__code__
         return code
 
