@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
@@ -235,11 +236,15 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
     return exact
 
 
+_FORM = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
+"""Python's own reader takes other forms of ISO 8601, too."""
+
+
 def _moment(value: Any) -> datetime:
     try:
         if _is_integer(value) and len(value) < 30:
             return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(value))
-        if type(value) is not str or not value.isascii() or value[10:11] != "T" or not value[17:19].isdigit():
+        if type(value) is not str or not value.isascii() or not _FORM.fullmatch(value[:19]):
             raise ValueError("another form")
         moment, rest = datetime.fromisoformat(value[:19]).replace(tzinfo=UTC), value[19:]
         if rest[:1] == ".":
