@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from streamplan.registry import pipeline_named
-from streamplan.settings import PROJECT
-from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs
+from streamplan.spark.submit import local_submit
 
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
@@ -37,22 +35,9 @@ class Aggregator:
         pipeline: str = "orders",
     ) -> None:
         self.log = home / "aggregator.log"
-        self.argv = [
-            str(Path(sys.executable).with_name("spark-submit")),
-            *(
-                "--master",
-                LOCAL_MASTER,
-                "--driver-memory",
-                "1g",
-                "--conf",
-                "spark.ui.enabled=false",
-            ),
-            *(part for config in spark_submit_configs(LOCAL_MASTER).items() for part in ("--conf", "=".join(config))),
-            *("--jars", ",".join(map(str, sorted(jars.glob("*.jar"))))),
-            str(PROJECT / "jobs" / "aggregator.py"),
-            *("--pipeline", pipeline, "--bootstrap-servers", bootstrap_servers),
-            *("--checkpoints", str(home / "checkpoints")),
-        ]
+        arguments = ["--pipeline", pipeline, "--bootstrap-servers", bootstrap_servers]
+        arguments += ["--checkpoints", str(home / "checkpoints")]
+        self.argv = local_submit("aggregator.py", arguments, jars)
         self.environment = environment
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -24,12 +24,13 @@ from streamplan.cli.output import plain_console, table_console, timed_report
 from streamplan.cli.top import REFRESH_SECONDS, screen
 from streamplan.errors import Refused, WrongUsage
 from streamplan.files import ReportPaths
-from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import members
 from streamplan.kafka.membership import SESSION_SECONDS
 from streamplan.kafka.registered_schemas import has_schemas
 from streamplan.kafka.topics import apply_topics, format_plan
+from streamplan.local.brokers import READY_SECONDS
 from streamplan.local.jars import SPARK, fetch_missing, require
 from streamplan.local.stack import Stack
 from streamplan.model.pipeline import Pipeline
@@ -89,7 +90,11 @@ def _run(options: argparse.Namespace) -> int:
         fetch_missing([SPARK], os.environ, settings.logs, report)
     with _brokers(options, settings, pipeline, report) as brokers:
         apply_topics(
-            brokers, pipeline, approve=lambda plan: _agree(plan, pipeline, agreed=options.yes or options.local)
+            brokers,
+            pipeline,
+            approve=lambda plan: _agree(plan, pipeline, agreed=options.yes or options.local),
+            # Brokers that have just begun are slow on a machine that also starts Spark.
+            deadline_seconds=READY_SECONDS if options.local else ANSWER_SECONDS,
         )
         _await_no_aggregator(pipeline, brokers, report)
         with _aggregator(pipeline, brokers, settings) as aggregator:
