@@ -28,12 +28,13 @@ class Settings:
             default ``checkpoints`` in ``home``).
         reports: Results of checks and Data Docs (``STREAMPLAN_REPORTS``; by default ``reports`` in ``home``).
         jars: The jars of Spark's Kafka connector (``STREAMPLAN_JARS``); None where Spark already has them.
-        instances: How many executors of one core the aggregator gets on a standalone cluster
-            (``STREAMPLAN_INSTANCES``); None for as many cores as Spark gives.
+        instances: How many executors of one core the aggregator gets on a standalone cluster or on Kubernetes
+            (``STREAMPLAN_INSTANCES``); None for as many as Spark gives.
         aggregator_options: More options of the job ``aggregator``, split as a shell splits them
             (``STREAMPLAN_AGGREGATOR_OPTIONS``).
-        deferrable: Whether the tasks of supervised jobs defer to a trigger, and hold no worker
-            (``STREAMPLAN_DEFERRABLE``, ``true`` or ``false``; by default true).
+        deferrable: Whether the tasks of supervised processes defer to a trigger, and hold no worker
+            (``STREAMPLAN_DEFERRABLE``, ``true`` or ``false``; by default true). Where the driver is a pod, its task
+            always defers.
         token_callbacks: Dotted paths of the functions that a connection or a properties file may name as ``oauth_cb``
             (``STREAMPLAN_TOKEN_CALLBACKS``, with commas between them; by default none).
     """

@@ -6,7 +6,8 @@ triggerer holds it at that moment: while the triggerer is down, and for half a m
 
 The API server sends the event for a run that a person marks, the scheduler for a run whose tasks have all ended. Both
 know the processes of a run by their entries in ``run/``: they stop those that they see, and fence those elsewhere.
-Where hosts share no ``run/``, nobody but the trigger knows of a process. A run cannot be deleted before it has ended. A
+Where hosts share no ``run/``, nobody but the trigger knows of a process. A driver that is a pod is known to the API
+server of Kubernetes. A run cannot be deleted before it has ended. A
 DAG can be, and there is no event for that: if the triggerer is down then, the process goes on until the DAG runs again
 or the deployment is stopped.
 """
@@ -24,6 +25,7 @@ from streamplan.airflow.connections import brokers
 from streamplan.airflow.triggers import GRACE_SECONDS
 from streamplan.errors import StreamplanError
 from streamplan.processes import Owner, ProcessRef
+from streamplan.registry import registered_pipelines
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,7 +65,27 @@ def stop_processes_of(owner: Owner) -> list[threading.Thread]:
             thread = threading.Thread(target=_stop, args=(process,), daemon=True)
             thread.start()
             threads.append(thread)
+    if owner.dag_id.endswith(_AGGREGATOR):
+        thread = threading.Thread(target=_stop_driver_pods, args=(owner,), daemon=True)
+        thread.start()
+        threads.append(thread)
     return threads
+
+
+_AGGREGATOR = "_aggregator"
+
+
+def _stop_driver_pods(owner: Owner) -> None:
+    """Stop the drivers of a run that are pods. The API server knows them, no entry in ``run/`` does."""
+    from streamplan.airflow.driver_pods import stop_drivers_of
+
+    pipeline = owner.dag_id.removesuffix(_AGGREGATOR)
+    if pipeline not in {registered.name for registered in registered_pipelines()}:
+        return
+    try:
+        stop_drivers_of(f"{pipeline}-aggregator", owner, brokers)
+    except StreamplanError:
+        log.exception("It is not known whether a driver of %s runs on. Look with `kubectl get pods`.", pipeline)
 
 
 def _stop(process: ProcessRef) -> None:

@@ -5,7 +5,8 @@ A triggerer in the worker's PID namespace watches and stops the process itself. 
 lives, and stops it by a fence (:mod:`streamplan.kafka.remote_job`).
 
 Where a worker ends with its task, as under the Kubernetes executor, the task does not defer but waits for the process
-(:attr:`streamplan.settings.Settings.deferrable`).
+(:attr:`streamplan.settings.Settings.deferrable`). An aggregator whose driver is a pod needs no worker, and its task
+always defers (:mod:`streamplan.airflow.driver_pods`).
 """
 
 from __future__ import annotations
@@ -26,15 +27,28 @@ from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
 from streamplan import processes
 from streamplan.airflow.connections import brokers, connection
+from streamplan.airflow.driver_pods import (
+    DriverPodTrigger,
+    beside_executors,
+    driver_cluster,
+    driver_environment,
+    hand_over,
+    judge_end,
+    require_kubernetes_provider,
+    running_pod,
+    submit,
+)
 from streamplan.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.errors import Refused
 from streamplan.files import ReportPaths, write_atomically
 from streamplan.kafka.brokers import Brokers
+from streamplan.kubernetes.api_server import SCHEME
+from streamplan.kubernetes.driver_pod import DriverPod, pod_configs
 from streamplan.processes import Owner
 from streamplan.programs import ExitStatus
 from streamplan.registry import pipeline_named
 from streamplan.settings import PACKAGE, Settings
-from streamplan.spark.submit import spark_submit_configs, submit_environment
+from streamplan.spark.submit import IN_IMAGE, image_python, spark_submit_configs, submit_environment
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -270,14 +284,60 @@ class AggregatorOperator(SupervisedJobOperator):
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         super().__init__(pipeline=pipeline, kind="aggregator", **kwargs)
 
-    def command(self, context: Context, settings: Settings) -> list[str]:
-        """Return the call of spark-submit."""
+    def execute(self, context: Context) -> None:
+        """Start the driver beside the task, or as a pod where the connection asks for that, and defer."""
+        cluster = driver_cluster(pipeline_named(self.pipeline).spark_conn_id)
+        if cluster is None:
+            super().execute(context)
+            return
+        settings, servers = Settings.from_environment(), brokers(self.pipeline)
+        owner = Owner(context["ti"].dag_id, context["ti"].run_id)
+        try:
+            pod = running_pod(cluster, self.job, owner)
+            if pod is not None:
+                self.log.info("%s is alive already in pod %s. It is watched again.", self.job, pod)
+            else:
+                pod = DriverPod.new(cluster.master, cluster.namespace, self.job)
+                configs = pod_configs(pod, self.job, owner, driver_environment(servers))
+                command = self.command(context, settings, configs)
+                submit(command, os.environ, self.log.info)
+            hand_over(pod, servers)
+        except Refused as error:
+            raise AirflowFailException(str(error)) from error
+        self.log.info("%s runs in pod %s. Its log: %s", self.job, pod, pod.log_command)
+        context["task_state_store"].set("pod", {**pod.fields()}, retention=NEVER_EXPIRE)
+        # A pod needs no worker, so the task defers whatever STREAMPLAN_DEFERRABLE says of processes.
+        self.defer(trigger=DriverPodTrigger(self.job, pod.fields()), method_name="resume")
+
+    def resume(self, context: Context, event: Mapping[str, Any]) -> None:
+        """Decide on the outcome of the task when the driver has ended: see :meth:`SupervisedJobOperator.resume`."""
+        if "pod" not in event["job"]:
+            super().resume(context, event)
+            return
+        judge_end(self.job, DriverPodTrigger(**event["job"]).driver, self.unfinished(context))
+
+    def command(self, context: Context, settings: Settings, pod_configs: Mapping[str, str] | None = None) -> list[str]:
+        """Return the call of spark-submit.
+
+        Args:
+            context: The context of the task.
+            settings: The directories of the deployment.
+            pod_configs: Spark's configurations for a driver in a pod; None for a driver that runs beside the task.
+        """
         arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", str(brokers(self.pipeline))]
         arguments += ["--checkpoints", settings.checkpoints]
         arguments += ["--heartbeat", str(ReportPaths(settings.reports, self.pipeline).aggregator_status)]
         arguments += settings.aggregator_options
-        hook = spark_hook(settings, self.pipeline, "aggregator", arguments, instances=settings.instances)
-        command: list[str] = hook._build_spark_submit_command(job_file("aggregator.py"))
+        hook = spark_hook(
+            settings,
+            self.pipeline,
+            "aggregator",
+            arguments,
+            instances=settings.instances,
+            pod_configs=pod_configs,
+        )
+        file = job_file("aggregator.py") if pod_configs is None else f"{IN_IMAGE}{job_file('aggregator.py')}"
+        command: list[str] = hook._build_spark_submit_command(file)
         return [*command, "--seen", _newest_instance(self.pipeline)]
 
     def unfinished(self, context: Context) -> str:
@@ -305,7 +365,13 @@ def _newest_instance(pipeline: str) -> str:
 
 
 def spark_hook(
-    settings: Settings, pipeline: str, kind: str, arguments: list[str], *, instances: int | None = None
+    settings: Settings,
+    pipeline: str,
+    kind: str,
+    arguments: list[str],
+    *,
+    instances: int | None = None,
+    pod_configs: Mapping[str, str] | None = None,
 ) -> SparkSubmitHook:
     """Make the Spark provider's hook, which reads the connection and builds the call of spark-submit.
 
@@ -316,33 +382,39 @@ def spark_hook(
         arguments: The arguments of the job.
         instances: The number of executors, of one core each. Other cores of the cluster stay free. A local master
             ignores it.
+        pod_configs: Spark's configurations for a driver in a pod; None for a driver that runs beside the task.
 
     Raises:
-        Refused: The connection asks for Spark's deploy mode "cluster".
+        Refused: The connection asks for a deploy mode that is not served, see
+            :func:`~streamplan.airflow.driver_pods.driver_cluster`.
     """
     conn_id = pipeline_named(pipeline).spark_conn_id
     spark = connection(conn_id)
     master = spark.host or ""  # without a connection the hook would take yarn
     jars = sorted(settings.jars.glob("*.jar")) if settings.jars else []
-    mode = spark.extra_dejson.get("deploy-mode", "client")
-    if mode != "client":
-        raise Refused(
-            f"deploy-mode of connection {conn_id}",
-            expected="client",
-            observed=mode,
-            remedy="Set deploy-mode to client in the connection, or remove it. The driver must run where the task "
-            "runs, because it reads and writes files there. Spark's executors may run anywhere.",
-        )
+    cluster = driver_cluster(conn_id)
+    is_kubernetes = master.startswith(SCHEME)
+    if is_kubernetes:
+        require_kubernetes_provider()
+    configs = spark_submit_configs(master)
+    if pod_configs is not None:
+        configs |= {**pod_configs, **image_python()}
+    elif is_kubernetes:
+        configs |= beside_executors()
+    scheme = "" if pod_configs is None else IN_IMAGE
     return SparkSubmitHook(
         conn_id=conn_id,
-        conf=spark_submit_configs(master),
-        jars=",".join(map(str, jars)) or None,
-        py_files=str(_zipped_package(settings)),
+        conf=configs,
+        jars=",".join(f"{scheme}{jar}" for jar in jars) or None,
+        py_files=str(_zipped_package(settings)) if pod_configs is None else None,
         driver_memory="1g",
-        total_executor_cores=instances,
+        total_executor_cores=None if is_kubernetes else instances,
+        num_executors=instances if is_kubernetes else None,
         executor_cores=None if instances is None else 1,
         name=f"{pipeline}-{kind}",
         application_args=arguments,
+        # A job that ends leaves its result in a file, so its driver runs beside the task.
+        deploy_mode="client" if cluster is not None and pod_configs is None else None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,77 @@ LOOK_SECONDS = 2.0
 _stops: set[asyncio.Future[None]] = set()
 
 
-class ProcessTrigger(BaseTrigger):
+async def settle() -> None:
+    """Wait until the scheduler has taken in that the task was deferred, see :data:`SETTLE_SECONDS`."""
+    await asyncio.sleep(SETTLE_SECONDS)
+
+
+async def await_silence(
+    name: str, job: RemoteJob, has_ended: Callable[[], bool], *, start_seconds: float = START_SECONDS
+) -> None:
+    """Return when Kafka has shown no sign of life of a job for too long, or something else says that it has ended.
+
+    Args:
+        name: The name of the job.
+        job: The job, as Kafka shows it.
+        has_ended: Whether something else says that the job has ended. It is called in a thread.
+        start_seconds: How long the job has until its first sign of life.
+    """
+    silent_since = time.monotonic()
+    start_deadline = silent_since + start_seconds  # from now on: the clock of the job's host may be another one
+    while not await asyncio.to_thread(has_ended):
+        try:
+            shows_life = await asyncio.to_thread(job.shows_life)
+        except (BrokersUnavailable, CouldNotLook) as error:
+            log.warning("Whether %s lives is unknown: %s", name, error)
+            shows_life = True
+        now = time.monotonic()
+        if shows_life:
+            silent_since = now
+        elif now - silent_since > job.patience_seconds and (job.has_begun or now > start_deadline):
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+class RemoteTrigger(BaseTrigger):
+    """A trigger that stops its job when Airflow stops the task."""
+
+    name: str
+
+    async def stop(self) -> None:
+        """Stop the job.
+
+        Raises:
+            StreamplanError: It could not be stopped.
+        """
+        raise NotImplementedError
+
+    async def on_kill(self) -> None:
+        """Stop the job. Airflow calls this when a person stops, clears or deletes the run, not at a restart."""
+        # Airflow cancels the trigger again every second until it has ended. The stop goes on nevertheless.
+        stop = asyncio.ensure_future(self._stop())
+        _stops.add(stop)
+        stop.add_done_callback(_stops.discard)
+        await asyncio.shield(stop)
+
+    async def remote_job(self, name: str, *, until: int | None = None) -> RemoteJob:
+        """Return a job as Kafka shows it, see :func:`streamplan.kafka.remote_job.remote_job`."""
+        from streamplan.kafka.remote_job import pipeline_of, remote_job
+
+        pipeline = await asyncio.to_thread(pipeline_of, name)
+        brokers = await brokers_in_trigger(pipeline.kafka_conn_id)
+        return await asyncio.to_thread(remote_job, name, brokers, until=until)
+
+    async def _stop(self) -> None:
+        try:
+            await self.stop()
+        except StreamplanError:
+            log.exception("%s could not be stopped.", self.name)
+        else:
+            log.info("%s has stopped.", self.name)
+
+
+class ProcessTrigger(RemoteTrigger):
     """Fires when a supervised job has ended. When the task is stopped, the trigger stops the job.
 
     The process is known by its id and its start time, so that a triggerer that was restarted watches the same process.
@@ -122,9 +192,14 @@ class ProcessTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait until the job has ended."""
-        await asyncio.sleep(SETTLE_SECONDS)
+        await settle()
         if self.process.is_elsewhere:
-            await self._await_silence(await self._remote_job())
+            log.info(
+                "%s runs in another PID namespace (%s), so Kafka is asked whether it lives.",
+                self.name,
+                self.process.namespace,
+            )
+            await await_silence(self.name, await self._remote_job(), lambda: self.status() is not None)
         else:
             while processes.is_alive(self.process):
                 await asyncio.sleep(self.poll_seconds)
@@ -133,54 +208,16 @@ class ProcessTrigger(BaseTrigger):
             await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
         yield TriggerEvent(self.event)
 
-    async def on_kill(self) -> None:
-        """Stop the job. Airflow calls this when a person stops, clears or deletes the run, not at a restart."""
-        # Airflow cancels the trigger again every second until it has ended. The stop goes on nevertheless.
-        stop = asyncio.ensure_future(self._stop())
-        _stops.add(stop)
-        stop.add_done_callback(_stops.discard)
-        await asyncio.shield(stop)
-
-    async def _stop(self) -> None:
-        try:
-            if self.process.is_elsewhere:
-                await asyncio.to_thread((await self._remote_job()).stop)
-                processes.forget(self.process)
-            else:
-                await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
-        except StreamplanError:
-            log.exception("%s could not be stopped.", self.name)
+    async def stop(self) -> None:
+        """Stop the process, or fence it where it is elsewhere."""
+        if self.process.is_elsewhere:
+            await asyncio.to_thread((await self._remote_job()).stop)
+            processes.forget(self.process)
         else:
-            log.info("%s has stopped.", self.name)
-
-    async def _await_silence(self, job: RemoteJob) -> None:
-        """Return when Kafka has shown no sign of life for too long, or the job has left its exit status."""
-        self.log.info(
-            "%s runs in another PID namespace (%s), so Kafka is asked whether it lives.",
-            self.name,
-            self.process.namespace,
-        )
-        silent_since = time.monotonic()
-        start_deadline = silent_since + START_SECONDS  # from now on: the clock of the job's host may be another one
-        while self.status() is None:
-            try:
-                shows_life = await asyncio.to_thread(job.shows_life)
-            except (BrokersUnavailable, CouldNotLook) as error:
-                self.log.warning("Whether %s lives is unknown: %s", self.name, error)
-                shows_life = True
-            now = time.monotonic()
-            if shows_life:
-                silent_since = now
-            elif now - silent_since > job.patience_seconds and (job.has_begun or now > start_deadline):
-                return
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
 
     async def _remote_job(self) -> RemoteJob:
-        from streamplan.kafka.remote_job import pipeline_of, remote_job
-
-        pipeline = await asyncio.to_thread(pipeline_of, self.name)
-        brokers = await brokers_in_trigger(pipeline.kafka_conn_id)
-        return await asyncio.to_thread(remote_job, self.name, brokers, until=self.until)
+        return await self.remote_job(self.name, until=self.until)
 
 
 class ProcessedTrigger(BaseTrigger):

@@ -176,8 +176,13 @@ class Brokers:
         Returns:
             What the process needs in its environment for :meth:`from_environment`.
         """
-        write_atomically(file, json.dumps({**self.properties, **self.registry}), mode=0o600)
+        write_atomically(file, self.property_text, mode=0o600)
         return {HANDED_OVER_VARIABLE: str(file)}
+
+    @property
+    def property_text(self) -> str:
+        """The client properties as a JSON object, as :meth:`from_properties` reads them. They may hold passwords."""
+        return json.dumps({**self.properties, **self.registry})
 
     def client_configs(self, **configs: Any) -> dict[str, Any]:
         """Return the configuration of a librdkafka client.

@@ -46,8 +46,12 @@ class RemoteJob(Protocol):
     def shows_life(self) -> bool:
         """Ask Kafka for a sign of life since the last call."""
 
-    def stop(self) -> None:
-        """Ask the job to stop, and wait until it has."""
+    def stop(self, ask_seconds: float = ASK_SECONDS) -> None:
+        """Ask the job to stop, and wait until it has.
+
+        Args:
+            ask_seconds: For so long the request is made again where the brokers do not take it.
+        """
 
 
 class RemoteAggregator:
@@ -89,20 +93,23 @@ class RemoteAggregator:
         self.has_begun |= bool(instances - self._first) or outlives_session
         return bool(instances)
 
-    def stop(self) -> None:
+    def stop(self, ask_seconds: float = ASK_SECONDS) -> None:
         """Fence the aggregator with the request to stop, and wait until no aggregator is a member.
 
         One that is being started finds the request when it has started. An application without positions has none to
         hold the request, so its first aggregator is waited for.
 
+        Args:
+            ask_seconds: For so long the request is made again where no position holds it.
+
         Raises:
             Refused: An external topic that the application reads does not exist.
-            StreamplanError: No position held the request within :data:`ASK_SECONDS`, or an aggregator is a member still
+            StreamplanError: No position held the request within ``ask_seconds``, or an aggregator is a member still
                 :data:`STOP_SECONDS` after it.
-            BrokersUnavailable: The brokers did not take the request within :data:`ASK_SECONDS`, or did not answer.
+            BrokersUnavailable: The brokers did not take the request within ``ask_seconds``, or did not answer.
         """
         pipeline = resolve_pipeline(self._pipeline, self._brokers)
-        self._ask_to_stop(pipeline)
+        self._ask_to_stop(pipeline, ask_seconds)
         deadline = time.monotonic() + STOP_SECONDS
         while instances := self.instances():
             if time.monotonic() > deadline:
@@ -114,8 +121,8 @@ class RemoteAggregator:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def _ask_to_stop(self, pipeline: Pipeline) -> None:
-        deadline = time.monotonic() + ASK_SECONDS
+    def _ask_to_stop(self, pipeline: Pipeline, ask_seconds: float) -> None:
+        deadline = time.monotonic() + ask_seconds
         while True:
             error = StreamplanError(
                 f"application {self._group}",
@@ -168,7 +175,7 @@ class RemoteProducer:
         self.has_begun |= grows or not self.patience_seconds
         return grows
 
-    def stop(self) -> None:
+    def stop(self, ask_seconds: float = ASK_SECONDS) -> None:
         """Fence the producer. It can commit nothing any more, and ends with its next transaction.
 
         Raises:

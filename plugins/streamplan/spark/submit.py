@@ -55,6 +55,9 @@ A task spends most of its time waiting for the brokers. With two tasks at a time
 sub-topology would keep all others waiting. Plain ``local[3]`` would end the query at the first failure of a task.
 """
 
+IN_IMAGE = "local://"
+"""How the path of a file begins that a driver in a pod finds in its image, so that nothing is uploaded."""
+
 _PYTHON_DAEMON = "streamplan.spark.daemon"
 
 _LOOPBACK = "127.0.0.1"
@@ -152,6 +155,14 @@ def spark_submit_configs(master: str) -> dict[str, str]:
         **REDACTION,
         **({"spark.python.daemon.module": _PYTHON_DAEMON} if master.partition("[")[0] == "local" else {}),
     }
+
+
+def image_python() -> dict[str, str]:
+    """Return the configurations with which a driver in a pod, and its executors, find the Python of this process.
+
+    Their image is that of this process, so that all paths are the same.
+    """
+    return {"spark.pyspark.python": sys.executable, "spark.pyspark.driver.python": sys.executable}
 
 
 def local_submit(job: str, arguments: Sequence[str], jars: Path) -> list[str]:

@@ -106,10 +106,9 @@ def test_a_request_that_the_brokers_did_not_take_is_made_again(monkeypatch: pyte
     aggregator(monkeypatch, [OLD], []).stop()
     assert len(asked) == 3
 
-    monkeypatch.setattr(module, "ASK_SECONDS", 0.0)
     asked.clear()
     with pytest.raises(BrokersUnavailable):
-        aggregator(monkeypatch, [OLD]).stop()
+        aggregator(monkeypatch, [OLD]).stop(ask_seconds=0.0)
 
 
 def test_a_producer_lives_while_its_records_grow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""Kubernetes, as far as a Spark driver in a pod needs it: the API server, and the driver's pod."""

@@ -1,0 +1,150 @@
+"""``deploy/kubernetes/``: its files fit each other, and the image starts what Spark and Airflow's chart ask it for."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from streamplan.settings import PROJECT, Settings
+
+DEPLOY = PROJECT / "deploy" / "kubernetes"
+VALUES: dict[str, Any] = yaml.safe_load((DEPLOY / "values.yaml").read_text())
+DEFAULTS = dict(
+    line.split(maxsplit=1)
+    for line in (DEPLOY / "spark" / "spark-defaults.conf").read_text().splitlines()
+    if line and not line.startswith("#")
+)
+
+
+def documents(name: str, kind: str) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all((DEPLOY / name).read_text()) if each["kind"] == kind]
+
+
+def start(tmp_path: Path, *words: str, **environment: str) -> list[str]:
+    """Run the image's entry point with programs that print their arguments, and return what it starts."""
+    for name in ("spark-submit", "java", "airflow"):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\nprintf '%s\\n' {name} \"$@\"\n")
+        program.chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SPARK_HOME": "/spark home", **environment}
+    done = subprocess.run(
+        ["bash", str(DEPLOY / "entrypoint.sh"), *words], env=variables, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_driver_is_started_with_what_spark_has_written_for_it(tmp_path: Path) -> None:
+    words = ["--properties-file", "/opt/spark/conf/spark.properties", "local:///a.py", "--pipeline", "a b"]
+    assert start(tmp_path, "driver", *words, SPARK_DRIVER_BIND_ADDRESS="10.0.0.7") == [
+        *("spark-submit", "--deploy-mode", "client", "--conf", "spark.driver.bindAddress=10.0.0.7"),
+        *words,
+    ]
+
+
+def test_an_executor_gets_the_options_of_its_jvm_in_their_order(tmp_path: Path) -> None:
+    options = {f"SPARK_JAVA_OPT_{number}": f"-Doption={number} x" for number in range(12)}
+    environment = {
+        "SPARK_DRIVER_URL": "spark://a@b:1",
+        "SPARK_EXECUTOR_ID": "3",
+        "SPARK_EXECUTOR_CORES": "1",
+        "SPARK_EXECUTOR_MEMORY": "1024m",
+        "SPARK_APPLICATION_ID": "spark-1",
+        "SPARK_EXECUTOR_POD_IP": "10.0.0.8",
+        "SPARK_EXECUTOR_POD_NAME": "exec-3",
+        "SPARK_CONF_DIR": "/conf",
+    }
+    words = start(tmp_path, "executor", **options, **environment)
+    assert words[:13] == ["java", *options.values()]
+    assert words[13:18] == [
+        *("-Xms1024m", "-Xmx1024m", "-cp", "/conf:/spark home/jars/*"),
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+    ]
+    given = dict(zip(words[18::2], words[19::2], strict=True))
+    assert given == {
+        "--driver-url": "spark://a@b:1",
+        "--executor-id": "3",
+        "--cores": "1",
+        "--app-id": "spark-1",
+        "--hostname": "10.0.0.8",
+        "--resourceProfileId": "0",
+        "--podName": "exec-3",
+    }
+
+
+def test_the_programs_of_the_chart_are_started_as_they_are(tmp_path: Path) -> None:
+    assert start(tmp_path, "bash", "-c", "exec \\\nairflow scheduler") == ["airflow", "scheduler"]
+
+
+def test_all_pods_have_one_image() -> None:
+    image = VALUES["images"]["airflow"]
+    [exporter] = documents("exporter.yaml", "Deployment")
+    images = {container["image"] for container in exporter["spec"]["template"]["spec"]["containers"]}
+    images |= {f"{image['repository']}:{image['tag']}", DEFAULTS["spark.kubernetes.container.image"]}
+    assert len(images) == 1
+
+
+def test_the_roles_are_bound_to_the_service_accounts_of_the_chart_and_of_the_driver() -> None:
+    bound = {
+        (subject["namespace"], subject["name"], binding["roleRef"]["name"])
+        for binding in documents("roles.yaml", "RoleBinding")
+        for subject in binding["subjects"]
+    }
+    accounts = {
+        role: VALUES[role]["serviceAccount"]["name"] for role in ("workers", "triggerer", "scheduler", "apiServer")
+    }
+    driver = DEFAULTS["spark.kubernetes.authenticate.driver.serviceAccountName"]
+    assert bound == {
+        ("streams", driver, "streamplan-driver"),
+        ("airflow", accounts["workers"], "streamplan-driver"),
+        *(("airflow", accounts[role], "streamplan-supervisor") for role in ("triggerer", "scheduler", "apiServer")),
+    }
+
+
+def test_nobody_may_read_a_secret() -> None:
+    for role in documents("roles.yaml", "Role"):
+        for rule in role["rules"]:
+            assert "*" not in rule["resources"] + rule["verbs"]
+            if "secrets" in rule["resources"]:
+                assert rule["verbs"] == ["create"]
+
+
+def test_selectors_select_their_pods() -> None:
+    [deployment], [service] = documents("exporter.yaml", "Deployment"), documents("exporter.yaml", "Service")
+    labels = deployment["spec"]["template"]["metadata"]["labels"].items()
+    policies = {each["metadata"]["name"]: each for each in documents("network-policies.yaml", "NetworkPolicy")}
+    for selector in (
+        deployment["spec"]["selector"]["matchLabels"],
+        service["spec"]["selector"],
+        policies["streamplan-exporter"]["spec"]["podSelector"]["matchLabels"],
+    ):
+        assert selector.items() <= labels
+
+
+def test_the_settings_of_the_chart_are_settings_of_streamplan() -> None:
+    environment = {each["name"]: each["value"] for each in VALUES["env"]}
+    settings = Settings.from_environment(environment)
+    assert (settings.checkpoints, settings.instances, settings.deferrable) == ("s3a://streamplan/checkpoints", 2, False)
+    mounted = {each["mountPath"] for each in VALUES["volumeMounts"]}
+    assert {str(settings.home), environment["SPARK_CONF_DIR"]} == mounted
+    assert {each["name"] for each in VALUES["volumes"]} == {each["name"] for each in VALUES["volumeMounts"]}
+
+
+def test_no_secret_stands_in_spark_s_configurations() -> None:
+    """spark-submit copies them into a config map."""
+    assert not [name for name in DEFAULTS if re.search(r"(access|secret)\.key$|password|token", name)]
+
+
+@pytest.mark.parametrize("page", ["docs/kubernetes.md"])
+def test_every_file_and_every_secret_is_on_the_page(page: str) -> None:
+    text = (PROJECT / page).read_text()
+    assert not [file.name for file in DEPLOY.rglob("*") if file.is_file() and file.name not in text]
+    secrets = {each["secretName"] for each in VALUES["secret"]}
+    secrets |= {VALUES[name] for name in ("fernetKeySecretName", "apiSecretKeySecretName", "jwtSecretName")}
+    secrets |= {VALUES["data"]["metadataSecretName"]}
+    assert not [name for name in secrets if f"secret generic {name}" not in text]
