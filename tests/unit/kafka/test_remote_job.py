@@ -85,10 +85,9 @@ def test_a_first_start_is_asked_as_soon_as_there_are_positions(monkeypatch: pyte
     monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
     aggregator(monkeypatch, [], [NEW], [NEW], []).stop()
     assert list(answers) == []
-    monkeypatch.setattr(module, "ASK_SECONDS", 0.1)
     monkeypatch.setattr(module, "stop_application", lambda pipeline, brokers: None)
     with pytest.raises(StreamplanError, match="a position that holds the request to stop"):
-        aggregator(monkeypatch, []).stop()
+        aggregator(monkeypatch, []).stop(ask_seconds=0.1)
 
 
 def test_a_request_that_the_brokers_did_not_take_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
