@@ -179,6 +179,11 @@ class ReportPaths:
         return self.directory / "sinks.json"
 
     @property
+    def redrive_outcome(self) -> Path:
+        """What came of the last re-drive, in words."""
+        return self.directory / "redrive-outcome.json"
+
+    @property
     def aggregator_status(self) -> Path:
         """What the aggregator says about itself every few seconds."""
         return self.directory / "aggregator.json"

@@ -9,8 +9,10 @@ import threading
 import traceback
 from collections.abc import Callable
 from enum import IntEnum
+from pathlib import Path
 
 from streamplan.errors import Refused, StreamplanError, WrongUsage
+from streamplan.files import write_atomically
 
 
 class ExitStatus(IntEnum):
@@ -83,9 +85,26 @@ def run_program(work: Callable[[], int | None], tell: Callable[[StreamplanError]
         return ExitStatus.FAILED
 
 
-def run_job(work: Callable[[], None]) -> int:
-    """Run the work of a job, and return its exit status. What stopped it is on standard error."""
-    return run_program(work, lambda error: print(f"error: {error}", file=sys.stderr, flush=True))  # noqa: T201
+def refusal_beside(output: Path) -> Path:
+    """Return the file in which a job that writes ``output`` says why it was refused."""
+    return output.with_name(f"{output.name}.refused")
+
+
+def run_job(work: Callable[[], None], refusal: Path | None = None) -> int:
+    """Run the work of a job, and return its exit status. What stopped it is on standard error.
+
+    Args:
+        work: The work.
+        refusal: The file in which stands why the work was refused. Who started the job through spark-submit sees
+            neither its exit status nor, among Spark's lines, its standard error.
+    """
+
+    def tell(error: StreamplanError) -> None:
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        if refusal is not None and isinstance(error, Refused):
+            write_atomically(refusal, str(error))
+
+    return run_program(work, tell)
 
 
 def stop_on_signals() -> threading.Event:

@@ -36,9 +36,11 @@ ADDRESSES = [
     "/",
     "/api/pipelines",
     "/api/broken-pipelines",
+    "/api/overview",
     "/api/pipelines/orders",
     "/api/pipelines/orders/topology.svg",
     "/api/pipelines/orders/history",
+    "/api/pipelines/orders/redrive",
     "/api/pipelines/orders/verified-days",
     "/api/pipelines/orders/dead-letters",
     "/api/pipelines/orders/keys?key=0",
@@ -53,6 +55,7 @@ OF_ANY_APPLICATION = [
             "",
             "/topology.svg",
             "/history",
+            "/redrive",
             "/verified-days",
             "/dead-letters",
             "/records?topic=orders",
@@ -106,7 +109,7 @@ def test_nobody_sees_anything_without_a_login(client: TestClient, address: str) 
 
 def test_a_pipeline_is_shown_to_those_who_may_see_its_health_dag(client: TestClient) -> None:
     assert client.get("/api/pipelines").json() == ["orders"]
-    for address in ADDRESSES[3:]:
+    for address in ADDRESSES[4:]:
         assert client.get(address).status_code == 200
         assert client.get(address.replace("orders", "users")).status_code == 403
 
@@ -249,7 +252,7 @@ def shown(client: TestClient, width: int = 1280) -> Iterator[Page]:
             page.set_default_timeout(PAGE_MS)
             expect.set_options(timeout=PAGE_MS)
             page.route("**/*", answer)
-            page.goto("http://streams.test/")
+            page.goto("http://streams.test/?pipeline=orders")
             expect(page.locator("#task-rows tbody tr")).to_have_count(4)
             yield page
         finally:
@@ -321,7 +324,8 @@ def test_an_answer_that_comes_after_another_application_was_chosen_is_not_shown(
         page.route(f"**/api/pipelines/orders/{slow}*", lambda route: held.append(route))
         with page.expect_request(f"**/api/pipelines/orders/{slow}*"):
             page.reload()
-        page.evaluate("chooseApplication('orders-aggregator', 'kafka_default')")
+        page.evaluate("history.pushState(null, '', '?application=orders-aggregator&connection=kafka_default')")
+        page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
         page.wait_for_selector("#diagram svg")
         page.wait_for_selector("#task-rows tbody tr")
         [late] = held
@@ -390,7 +394,7 @@ def test_dead_letters_show_their_state_and_a_button_begins_a_redrive(
     ]
 
 
-@pytest.mark.parametrize("part", ["", "/history", "/verified-days", "/topology.svg", "/dead-letters"])
+@pytest.mark.parametrize("part", ["", "/history", "/redrive", "/verified-days", "/topology.svg", "/dead-letters"])
 @pytest.mark.parametrize("name", ["users", "no-longer-declared"])
 def test_the_results_of_a_pipeline_need_the_permission_of_its_dag_at_every_address(
     client: TestClient, part: str, name: str

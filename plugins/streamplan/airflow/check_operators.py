@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator, ExceptionRetryPolicy, RetryAction, RetryRule
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from streamplan.airflow.connections import brokers
 from streamplan.airflow.data_docs import DataDocsLink, SummaryLink, picture_address, summaries
 from streamplan.airflow.notifications import Notifier
+from streamplan.airflow.streams_page import StreamsLink
 from streamplan.airflow.supervised_job import job_environment, job_file, spark_hook
 from streamplan.checks import check_named, scheduled_checks
 from streamplan.checks.discovery.running import running_application
@@ -34,7 +35,7 @@ from streamplan.checks.framework.check import (
 )
 from streamplan.files import ReportPaths, write_atomically
 from streamplan.kafka.brokers import Brokers
-from streamplan.programs import ExitStatus
+from streamplan.programs import ExitStatus, refusal_beside
 from streamplan.registry import pipeline_named
 from streamplan.reports.results import (
     MOST_RESULTS,
@@ -103,7 +104,9 @@ class SparkJobOperator(BaseOperator):
             self._hook.on_kill()
 
     def _run(self, name: str, output: Path, *arguments: str) -> None:
-        output.unlink(missing_ok=True)
+        refusal = refusal_beside(output)
+        for path in (output, refusal):
+            path.unlink(missing_ok=True)
         arguments = ("--pipeline", self.pipeline, "--output", str(output), *arguments)
         settings = Settings.from_environment()
         self._hook = spark_hook(settings, self.pipeline, name, list(arguments))
@@ -111,6 +114,12 @@ class SparkJobOperator(BaseOperator):
         try:
             environment = job_environment(brokers(self.pipeline), properties_file)
             self._hook.submit(job_file(f"{name.replace('-', '_')}.py"), env=environment)
+        except AirflowException as error:
+            if not refusal.exists():
+                raise
+            reason = refusal.read_text()
+            self.log.error("%s", reason)  # below the lines of Spark, and above Airflow's traceback
+            raise AirflowFailException(reason) from error
         finally:
             properties_file.unlink(missing_ok=True)
 
@@ -172,7 +181,7 @@ class CheckOperator(SparkJobOperator):
     :func:`verified_positions`.
     """
 
-    operator_extra_links = (DataDocsLink(),)
+    operator_extra_links = (DataDocsLink(), StreamsLink())
 
     def __init__(self, *, pipeline: str, check: str, with_state_store: bool = False, **kwargs: Any) -> None:
         """Make the task.
@@ -199,7 +208,8 @@ class CheckOperator(SparkJobOperator):
             raise AirflowSkipException(f"{'. '.join(application.notes)}. {reason.reason}")
         check = self._configured_check(context, application, settings)
         result = run_check(application, check, cluster)
-        result = replace(result, data_docs=run_page(context, self.pipeline).path)
+        task = (self.dag_id, str(context["run_id"]), self.task_id)
+        result = replace(result, data_docs=run_page(context, self.pipeline).path, task=task)
         try:
             write_result(settings.reports, result)
         except OSError as error:  # what was found is told all the same

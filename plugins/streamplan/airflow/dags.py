@@ -483,11 +483,13 @@ def _operation_dag(
     params: dict[str, Param] | None = None,
 ) -> DAG:
     """Make the DAG of an operation whose plan a person approves: ``plan``, ``approval`` and ``apply``."""
+    afterwards = f"Afterwards, when `apply` is done: trigger {pipeline.name}_aggregator, which starts the aggregator."
+    doc = f"{doc}\n\n{afterwards}"
     make_plan, make_apply = operators or (partial(PlanOperator, operation=kind), partial(ApplyOperator, operation=kind))
     with pipeline_dag(pipeline, kind, doc, params=params, max_active_runs=1) as dag:
         plan = make_plan(task_id=PLAN, pipeline=pipeline.name, execution_timeout=plan_timeout, doc_md=plan_doc)
         apply = make_apply(task_id=APPLY, pipeline=pipeline.name, execution_timeout=apply_timeout, doc_md=apply_doc)
-        plan >> _approval(question) >> apply
+        plan >> _approval(question, afterwards) >> apply
     return dag
 
 
@@ -644,7 +646,8 @@ def upgrade_dag(pipeline: Pipeline) -> DAG:
             doc_md="Ends the old application. Refuses if stores differ. If it is cleared or run again, it continues.",
         )
         aggregator = _aggregator_run(pipeline)
-        build >> _approval(f"Let {application_id} take over from {old}?", "build") >> switch >> aggregator
+        afterwards = f"Afterwards nothing is left to do: the task `aggregator` starts {pipeline.name}_aggregator."
+        build >> _approval(f"Let {application_id} take over from {old}?", afterwards, "build") >> switch >> aggregator
     return dag
 
 
@@ -657,11 +660,11 @@ def _aggregator_run(pipeline: Pipeline) -> EnsureDagRunOperator:
     )
 
 
-def _approval(subject: str, plan_task_id: str = PLAN) -> ApprovalOperator:
+def _approval(subject: str, afterwards: str, plan_task_id: str = PLAN) -> ApprovalOperator:
     return ApprovalOperator(
         task_id=APPROVAL,
         subject=subject,
-        body=f"{{{{ ti.xcom_pull(task_ids='{plan_task_id}')['text'] }}}}",
+        body=f"{{{{ ti.xcom_pull(task_ids='{plan_task_id}')['text'] }}}}\n\n{afterwards}",
         defaults=ApprovalOperator.REJECT,
         response_timeout=APPROVAL_TIMEOUT,
         # An answer within a moment of the question can reach the scheduler before the news that the question was

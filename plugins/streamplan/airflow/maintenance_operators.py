@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,10 @@ from streamplan.errors import Refused
 from streamplan.files import ReportPaths, write_atomically
 from streamplan.maintenance.operation import Operation, Plan, active_runs
 from streamplan.maintenance.redrive_plan import REDRIVE_ALONE, RedrivePlan
-from streamplan.maintenance.upgrade_plan import UPGRADED_ALONE, Stage
+from streamplan.maintenance.upgrade_plan import UPGRADED_ALONE
+from streamplan.maintenance.upgrade_plan import Stage as UpgradeStage
 from streamplan.registry import pipeline_named
+from streamplan.reports.redrive_outcome import RedriveOutcome, Stage, write_outcome
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
@@ -125,22 +128,33 @@ class PlanRedriveOperator(SparkJobOperator):
             AirflowSkipException: No chosen dead letter can be processed again.
         """
         reason, letters = context["params"].get("reason"), context["params"].get("letters") or ()
-        plan = self.redrive(
+        plan = self._redrive(
             context,
             *(("--reason", reason) if reason else ()),
             *(part for letter in letters for part in ("--letter", letter)),
         )
         self.log.info("%s", plan.text)
-        if not plan.done:
+        if plan.empty:
+            self._tell(context, Stage.NOTHING, plan.text)
             raise AirflowSkipException(plan.text)
+        self._tell(context, Stage.PLANNED, plan.text)
         return {"text": plan.text, "plan": plan.written()}
 
-    def redrive(self, context: Context, *arguments: str) -> RedrivePlan:
-        """Run the job, and return the plan that it leaves."""
+    def _redrive(self, context: Context, *arguments: str) -> RedrivePlan:
+        """Run the job, and return the plan that it leaves. What it refuses is told on the Streams page, too."""
         output = _redrive_file(self.pipeline, "redrive")
         runs = _active_run_arguments(context, self.pipeline, REDRIVE_ALONE)
-        self._run("redrive", output, "--bootstrap-servers", str(brokers(self.pipeline)), *arguments, *runs)
+        try:
+            self._run("redrive", output, "--bootstrap-servers", str(brokers(self.pipeline)), *arguments, *runs)
+        except AirflowFailException as error:
+            self._tell(context, Stage.REFUSED, str(error))
+            raise
         return RedrivePlan.read(json.loads(output.read_text()))
+
+    def _tell(self, context: Context, stage: Stage, text: str) -> None:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        outcome = RedriveOutcome(stage, str(context["run_id"]), at, text)
+        write_outcome(Settings.from_environment().reports, self.pipeline, outcome)
 
 
 class RedriveOperator(PlanRedriveOperator):
@@ -151,7 +165,8 @@ class RedriveOperator(PlanRedriveOperator):
         approved = _redrive_file(self.pipeline, "redrive-approved")
         write_atomically(approved, json.dumps(context["ti"].xcom_pull(task_ids=PLAN)["plan"]))
         by = answered_by(context)
-        done = self.redrive(context, "--approved", str(approved), "--by", by, "--run", str(context["run_id"]))
+        done = self._redrive(context, "--approved", str(approved), "--by", by, "--run", str(context["run_id"]))
+        self._tell(context, Stage.DONE, done.text)
         return {"text": done.text, "plan": done.written()}
 
 
@@ -181,7 +196,7 @@ class UpgradeOperator(SparkJobOperator):
         self._run("upgrade", output, "--bootstrap-servers", servers, "--step", self.step, *accepted, *runs)
         found: dict[str, Any] = json.loads(output.read_text())
         self.log.info("%s", found["text"])
-        if found["stage"] == Stage.DONE:
+        if found["stage"] == UpgradeStage.DONE:
             raise AirflowSkipException(found["text"])
         return found
 

@@ -13,7 +13,7 @@ from airflow.plugins_manager import AirflowPlugin
 from streamplan.airflow import orphan_listener, preload
 from streamplan.airflow.data_docs import URL_PREFIX, DataDocsApp, DataDocsLink, SummaryLink
 from streamplan.airflow.sqlite_writes import OneWriteAtATime
-from streamplan.airflow.streams_page import NAVIGATION, StreamsApp
+from streamplan.airflow.streams_page import NAVIGATION, StreamsApp, StreamsLink
 from streamplan.airflow.streams_page import URL_PREFIX as STREAMS_PREFIX
 
 
@@ -22,7 +22,7 @@ class StreamplanPlugin(AirflowPlugin):
 
     name = "streamplan"
     listeners: list[Any] = [orphan_listener, preload]  # noqa: RUF012  # as the base class has it
-    operator_extra_links: list[Any] = [DataDocsLink(), SummaryLink()]  # noqa: RUF012
+    operator_extra_links: list[Any] = [DataDocsLink(), StreamsLink(), SummaryLink()]  # noqa: RUF012
     fastapi_apps: list[Any] = [  # noqa: RUF012
         {"name": "Data Docs", "app": DataDocsApp(), "url_prefix": URL_PREFIX},
         {"name": "Streams", "app": StreamsApp(), "url_prefix": STREAMS_PREFIX},

@@ -17,7 +17,7 @@ from streamplan.errors import CouldNotLook, Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import resolve_pipeline
-from streamplan.programs import run_job
+from streamplan.programs import refusal_beside, run_job
 from streamplan.registry import pipeline_named
 from streamplan.reports.observations import RecordedObservations, offsets_fingerprint
 from streamplan.reports.sink_offsets import SinkOffsets, read_sink_offsets
@@ -51,7 +51,7 @@ def main() -> int:
 
         write_observations(f"{declared.topology.application_id}-recount", args.output, observe)
 
-    return run_job(work)
+    return run_job(work, refusal_beside(args.output))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from streamplan.files import write_atomically
 from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance.redrive import Redriver
 from streamplan.maintenance.redrive_plan import Choice
-from streamplan.programs import report, run_job
+from streamplan.programs import refusal_beside, report, run_job
 from streamplan.registry import pipeline_named
 from streamplan.settings import Settings
 from streamplan.spark.session import open_session
@@ -57,7 +57,7 @@ def main() -> int:
             spark.stop()
         write_atomically(args.output, json.dumps(plan.written(), indent=1))
 
-    return run_job(work)
+    return run_job(work, refusal_beside(args.output))
 
 
 if __name__ == "__main__":

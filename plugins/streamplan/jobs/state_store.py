@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from streamplan.programs import report, run_job
+from streamplan.programs import refusal_beside, report, run_job
 from streamplan.registry import pipeline_named
 from streamplan.spark.session import open_session
 from streamplan.spark.state.state_store import read_state_stores
@@ -31,7 +31,7 @@ def main() -> int:
         report(f"micro-batch {content.batch}: {dict(content.totals)}")
         spark.stop()
 
-    return run_job(work)
+    return run_job(work, refusal_beside(args.output))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from streamplan.files import write_atomically
 from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance.upgrade import Upgrader
-from streamplan.programs import report, run_job, stop_on_signals
+from streamplan.programs import refusal_beside, report, run_job, stop_on_signals
 from streamplan.registry import pipeline_named
 from streamplan.settings import Settings
 from streamplan.spark.session import open_session
@@ -57,7 +57,7 @@ def main() -> int:
         found = {"stage": plan.stage, "text": "\n\n".join(texts)}
         write_atomically(args.output, json.dumps(found, indent=1))
 
-    return run_job(work)
+    return run_job(work, refusal_beside(args.output))
 
 
 if __name__ == "__main__":

@@ -105,15 +105,16 @@ class Sampler:
                 self._last = time.monotonic(), snapshot  # after it: those who waited for it take it, too
             return self._last[1]
 
-    def sample(self) -> Snapshot:
-        """Take a snapshot now. Where Kafka does not answer, it says so and has what the reports hold."""
-        problem, seen = "", _Seen()
+    def sample(self, *, problem: str = "") -> Snapshot:
+        """Take a snapshot now. Where Kafka does not answer, it says so and has what the reports hold.
+
+        Args:
+            problem: Why Kafka is not asked; empty to ask.
+        """
+        seen = _Seen()
         try:
-            is_old = time.monotonic() - self._found_at > FIND_SECONDS
-            if self._application is None or self._application.runs_until or is_old:
-                self._application = self._find()
-                self._found_at = time.monotonic()
-            seen = self._ask(self._application)
+            if not problem:
+                seen = self._ask(self._found())
         except StreamplanError as error:
             problem = " ".join(str(error).split())
         before, self._look = self._look, seen.look if not problem else None
@@ -136,6 +137,13 @@ class Sampler:
             checks=[latest[check.name] for check in CHECKS if check.name in latest],
             verified=_verified(context.verified, latest.get("totals")),
         )
+
+    def _found(self) -> Application:
+        is_old = time.monotonic() - self._found_at > FIND_SECONDS
+        if self._application is None or self._application.runs_until or is_old:
+            self._application = self._find()
+            self._found_at = time.monotonic()
+        return self._application
 
     def _remember(self, task: TaskSnapshot) -> TaskSnapshot:
         """Keep the lag of a task, and return the task with those of the last minutes."""

@@ -205,6 +205,7 @@ def _decode(content: Mapping[str, Any]) -> CheckResult:
             "outcome": Outcome(content["outcome"]),
             "observations": tuple(Observation(**row) for row in content["observations"]),
             "advice": tuple(content.get("advice", ())),
+            "task": tuple(content.get("task", ())),
         }
     )
     datetime.fromisoformat(result.at)  # refuses what is no time

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -17,6 +18,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Respons
 from fastapi.responses import JSONResponse
 
 from streamplan.airflow.connections import brokers_in, connection
+from streamplan.airflow.streams_page.overview import Overview
 from streamplan.checks.totals import CHECK as TOTALS
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
@@ -29,6 +31,7 @@ from streamplan.observability.topic_view import view_topic
 from streamplan.observability.verified_days import first_moment, verified_days
 from streamplan.registry import broken_pipelines, pipeline_named, registered_pipelines
 from streamplan.reports.check_context import read_state_store
+from streamplan.reports.redrive_outcome import read_outcome
 from streamplan.reports.results import MOST_RESULTS, has_history, read_history
 from streamplan.settings import Settings
 
@@ -42,12 +45,8 @@ DEAD_LETTERS = 100
 RECORDS = 25
 HISTORY = 500
 
-_STATIC = {
-    "page.css": "text/css",
-    "page.js": "text/javascript",
-    "icon.svg": "image/svg+xml",
-    "icon-dark.svg": "image/svg+xml",
-}
+_MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+"""What is served as it is, by the ends of its names."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -108,6 +107,7 @@ def make_app() -> FastAPI:
     from airflow.api_fastapi.core_api.security import get_user
 
     app = FastAPI(title="Streams", openapi_url=None)
+    overview = Overview(lambda kafka_conn_id: _cluster(kafka_conn_id))
     user_of_request = Depends(get_user)
 
     def may_see(pipeline: str, user: Any) -> bool:
@@ -136,17 +136,25 @@ def make_app() -> FastAPI:
 
     @app.get("/")
     def page(user: Any = user_of_request) -> Response:
-        return Response(_read("page.html"), media_type="text/html")
+        return Response((files(__package__) / "page.html").read_bytes(), media_type="text/html")
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:
-        if name not in _STATIC:
+        served = {each.name: each for each in files(__package__).iterdir() if Path(each.name).suffix in _MEDIA_TYPES}
+        if name not in served:
             raise HTTPException(404, "No such file")
-        return Response(_read(name), media_type=_STATIC[name])
+        return Response(served[name].read_bytes(), media_type=_MEDIA_TYPES[Path(name).suffix])
 
     @app.get("/api/pipelines")
     def pipelines(user: Any = user_of_request) -> list[str]:
         return [each.name for each in registered_pipelines() if may_see(each.name, user)]
+
+    @app.get("/api/overview")
+    def all_pipelines(user: Any = user_of_request) -> dict[str, Any]:
+        visible = [each for each in registered_pipelines() if may_see(each.name, user)]
+        rows = overview.rows(visible, Settings.from_environment().reports)
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return {"at": at, "rows": [asdict(row) for row in rows], "pending": len(visible) - len(rows)}
 
     @app.get("/api/broken-pipelines")
     def broken(user: Any = user_of_request) -> list[str]:
@@ -196,6 +204,11 @@ def _addresses_of_one(chosen: Any) -> APIRouter:
     def history(asked: _Chosen = chosen) -> list[dict[str, Any]]:
         found = read_history(Settings.from_environment().reports, asked.name, last=HISTORY)
         return [{"check": each.check, "outcome": each.outcome, "at": each.at, "reason": each.reason} for each in found]
+
+    @router.get("/redrive")
+    def last_redrive(asked: _Chosen = chosen) -> dict[str, Any] | None:
+        outcome = read_outcome(Settings.from_environment().reports, asked.name)
+        return asdict(outcome) if outcome else None
 
     @router.get("/verified-days")
     def days(asked: _Chosen = chosen) -> list[dict[str, Any]]:
@@ -252,7 +265,3 @@ def _addresses_of_one(chosen: Any) -> APIRouter:
         ]
 
     return router
-
-
-def _read(name: str) -> bytes:
-    return (files("streamplan.airflow.streams_page") / name).read_bytes()

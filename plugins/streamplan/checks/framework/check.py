@@ -190,6 +190,7 @@ class CheckResult:
         data_docs: The page of the run, relative to the directory of all reports.
         figures: The greatest of each figure of the rows. The history keeps them, also those of rows that agree.
         advice: What to do next: a sentence for each kind of wrong row.
+        task: The DAG, the run and the task in Airflow that looked; empty where the command line did.
     """
 
     pipeline: str
@@ -201,6 +202,7 @@ class CheckResult:
     data_docs: str | None = None
     figures: Mapping[str, float] = field(default_factory=dict, hash=False)
     advice: tuple[str, ...] = ()
+    task: tuple[str, ...] = ()
 
     @property
     def not_judged(self) -> tuple[Observation, ...]:
