@@ -42,6 +42,7 @@ class StoredValue:
         value: The value as text; None where it was deleted.
         offset: The offset of the record.
         at: The timestamp of the record, ISO 8601: the time of the update, as Kafka Streams has it.
+        label: The declared label of the key, such as ``Jackets``; empty where it has none.
     """
 
     changelog: str
@@ -50,6 +51,7 @@ class StoredValue:
     value: str | None
     offset: int
     at: str
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class TopicRecord:
         key: The key; a key of an internal topic as the topic's type of keys says, else as text.
         value: The value as text.
         headers: Names and values, as text.
+        label: The declared label of the key, such as ``Jackets``; empty where it has none.
     """
 
     partition: int
@@ -100,6 +103,7 @@ class TopicRecord:
     key: str | None
     value: str | None
     headers: list[tuple[str, str | None]]
+    label: str = ""
 
 
 def read_records(
@@ -151,7 +155,11 @@ def read_records(
             records = _from(read, topic, number, begins[number], end, looked_at)
         else:
             records = _newest(read, topic, number, border.log_start, end, looked_at)
-        shown = [each for each in (_shown(spec, record, texts) for record in records) if _contains(each, containing)]
+        shown = [
+            each
+            for each in (_shown(application, spec, record, texts) for record in records)
+            if _contains(each, containing)
+        ]
         found += shown[:last] if number in begins else shown[-last:]
     return sorted(found, key=lambda record: (record.at, record.partition, record.offset), reverse=True)
 
@@ -174,11 +182,17 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
     Args:
         application: The application.
         cluster: The brokers.
-        key: The key as people read it: a number for a changelog whose keys are numbers, hexadecimal digits for bytes.
+        key: The key as people read it: a number for a changelog whose keys are numbers, hexadecimal digits for bytes;
+            or the declared label of keys, such as ``Jackets``.
 
     Returns:
         By changelog, and for a windowed store by window; empty where no changelog has the key.
     """
+    labelled = {text for each in application.aggregations for text in each.keys_labelled(key)}
+    return [found for text in sorted({key, *labelled}) for found in _find_key(application, cluster, text)]
+
+
+def _find_key(application: Application, cluster: Cluster, key: str) -> list[StoredValue]:
     found: list[StoredValue] = []
     texts = _Texts(cluster.schemas)
     for spec in application.with_role(TopicRole.CHANGELOG):
@@ -206,6 +220,7 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
                 texts.of_topic(spec.name, record.value),
                 record.offset,
                 _time(record.timestamp),
+                application.key_label(spec.name, spec.application_key(stored)),
             )
             for stored, record in sorted(last.items())
         ]
@@ -301,15 +316,16 @@ class _Texts:
         return as_text(value)
 
 
-def _shown(spec: TopicSpec, record: Record, texts: _Texts) -> TopicRecord:
+def _shown(application: Application, spec: TopicSpec, record: Record, texts: _Texts) -> TopicRecord:
     key = key_as_text(spec, record.key)
     headers = list(_texts(record.headers))
     value = texts.of_topic(spec.name, record.value)
-    return TopicRecord(record.partition, record.offset, _time(record.timestamp), key, value, headers)
+    label = "" if record.key is None else application.key_label(spec.name, spec.application_key(record.key))
+    return TopicRecord(record.partition, record.offset, _time(record.timestamp), key, value, headers, label)
 
 
 def _contains(record: TopicRecord, text: str) -> bool:
-    return text in (record.key or "") or text in (record.value or "")
+    return any(text in (each or "") for each in (record.key, record.value, record.label))
 
 
 def topic_of(application: Application, name: str) -> TopicSpec:

@@ -47,6 +47,22 @@ def test_a_key_has_its_last_value(cluster: FakeCluster, application: FakeApplica
     assert find_key(ORDERS, cluster, "2") == []
 
 
+def test_a_key_has_its_declared_label_and_is_found_by_it(cluster: FakeCluster, application: FakeApplication) -> None:
+    (by_key,) = find_key(ORDERS, cluster, "0")
+    (by_label,) = find_key(ORDERS, cluster, "Jackets")
+    assert (by_key, by_key.label) == (by_label, "Jackets")
+    assert find_key(ORDERS, cluster, "Socks") == []
+
+
+def test_records_of_internal_topics_have_the_label_of_their_key(
+    cluster: FakeCluster, application: FakeApplication
+) -> None:
+    for topic in (application.changelog, application.repartition):
+        found = read_records(ORDERS, cluster, topic, last=1, containing="Shirts")
+        assert [(each.key, each.label) for each in found] == [("'1'", "Shirts")]
+    assert {each.label for each in read_records(ORDERS, cluster, "orders", last=5)} == {""}
+
+
 def test_a_deleted_key_is_told_from_a_key_that_never_was(cluster: FakeCluster, application: FakeApplication) -> None:
     cluster.produce(application.changelog, b"0", None)
     (found,) = find_key(ORDERS, cluster, "0")

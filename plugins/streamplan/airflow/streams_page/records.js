@@ -34,6 +34,13 @@ export function value(text, ifNone = "null") {
     element("button", { type: "button", class: "copy", "data-copy": text, title: "Copy the value as it is" }, "Copy"));
 }
 
+// A key with its label, and with the moments of its window in the chosen time zone.
+export function keyText(key, label) {
+  if (key === null || key === undefined) return value(key);
+  const text = key.replace(/\b(at|from|to) (\d{10,})\b/g, (_, word, ms) => `${word} ${time(Number(ms))}`);
+  return element("span", {}, value(text), label ? element("span", { class: "dim" }, label) : "");
+}
+
 export function beginCopying() {
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
@@ -92,7 +99,7 @@ export async function showRecords(base, { quietly = false } = {}) {
     if (String(asked()) !== String(query)) return;
     update("record-rows", found.length ? table({ key: "records", text: `${found.length} ${query.has("uncommitted") ? "" : "committed "}records, the newest first` }, [
       ["Partition", (each) => count(each.partition), "number"], ["Offset", (each) => count(each.offset), "number"],
-      ["Timestamp", (each) => element("span", { class: "day" }, time(each.at))], ["Key", (each) => value(each.key)],
+      ["Timestamp", (each) => element("span", { class: "day" }, time(each.at))], ["Key", (each) => keyText(each.key, each.label)],
       ["Value", (each) => value(each.value)],
       ["Headers", (each) => element("pre", {}, each.headers.map(([header, text]) => `${header}: ${text}`).join("\n"))],
     ], found, (each) => ({ "data-key": `record ${query.get("topic")} ${each.partition}@${each.offset}` })) : "There is no such record.");
@@ -131,7 +138,7 @@ export async function lookUp(base, key) {
   try {
     const found = await read(`${base}/keys?key=${encodeURIComponent(key)}`);
     update("key-rows", found.length ? table(`What the changelogs hold of ${key}`, [
-      ["Changelog", (each) => name(each.changelog)], ["Key", (each) => each.key],
+      ["Changelog", (each) => name(each.changelog)], ["Key", (each) => keyText(each.key, each.label)],
       ["Value", (each) => value(each.value, "deleted")],
       ...(found.some((each) => each.in_state_store !== undefined) ? [["In the state store at the last deployment",
         (each) => (each.in_state_store === null || each.in_state_store === undefined ? "–" : String(each.in_state_store))]] : []),

@@ -30,6 +30,7 @@ from streamplan.serdes.serde import (
     header_bytes,
     is_key_field,
     key_of,
+    key_text,
     label_of,
     too_large,
 )
@@ -91,12 +92,22 @@ class Aggregation:
 
     def label(self, key: bytes) -> str:
         """Return what people see of a key: ``orders-products-quantities[0] Jackets``."""
+        return f"{self.store}[{self._text(key)}] {self.key_label(key)}".rstrip()
+
+    def key_label(self, key: bytes) -> str:
+        """Return the declared label of a key, such as ``Jackets``; empty where it has none."""
+        return label_of(self.serde, self.field, self._text(key)) if self.serde else ""
+
+    def keys_labelled(self, label: str) -> list[str]:
+        """Return the texts of the keys that have a label."""
+        allowed = self.serde.allowed.get(self.field or "", {}) if self.serde else {}
+        return [key_text(value) for value, each in allowed.items() if each == label]
+
+    def _text(self, key: bytes) -> str:
         try:
-            text = self.key_serde.key_text(self.key_serde.read_key(key))
+            return self.key_serde.key_text(self.key_serde.read_key(key))
         except Undecodable:
-            text = key.decode("utf-8", "backslashreplace")
-        label = label_of(self.serde, self.field, text) if self.serde else ""
-        return f"{self.store}[{text}] {label}".rstrip()
+            return key.decode("utf-8", "backslashreplace")
 
     def key_of(self, record: Record) -> bytes | None:
         """Return the key by which a record of the source is counted; None for one that is passed over.
@@ -180,6 +191,12 @@ class Application:
     def without_bounds(self) -> Application:
         """Return the same application without the bound on how many records a check looks at."""
         return replace(self, limits=replace(self.limits, scanned_records=sys.maxsize))
+
+    def key_label(self, topic: str, key: bytes) -> str:
+        """Return the declared label of a key of a repartition topic or a changelog; empty where it has none."""
+        return next(
+            (each.key_label(key) for each in self.aggregations if topic in (each.repartition, each.changelog)), ""
+        )
 
     def partition_of(self, spec: TopicSpec, key: bytes, partitions: int) -> int:
         """Return the partition in which a record with this key belongs."""
