@@ -111,7 +111,7 @@ def _said(snapshot: Snapshot) -> tuple[list[str], list[str]]:
         waiting = [task.lag for task in snapshot.tasks if task.lag != 0]
         offsets = sum(lag or 0 for lag in waiting)
         (problems if waiting else remarks).append(
-            f"no aggregator runs, and {offsets:,} offsets wait" if waiting else "no aggregator runs"
+            f"no aggregator runs, and records wait (offsets: {offsets:,})" if waiting else "no aggregator runs"
         )
     elif snapshot.silent:
         problems.append("the aggregator is silent")

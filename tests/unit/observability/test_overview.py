@@ -40,7 +40,11 @@ PASSED = result("lag", Outcome.PASSED, 0)
         (snapshot(task(3, 2.0), checks=(PASSED,)), [], []),
         (snapshot(task(3, 90.0), checks=(PASSED,)), [], ["records wait"]),
         (snapshot(task(0, 0.0), members=(), checks=(PASSED,)), [], ["no aggregator runs"]),
-        (snapshot(task(3, 2.0), members=(), checks=(PASSED,)), ["no aggregator runs, and 3 offsets wait"], []),
+        (
+            snapshot(task(3, 2.0), members=(), checks=(PASSED,)),
+            ["no aggregator runs, and records wait (offsets: 3)"],
+            [],
+        ),
         (snapshot(task(0, 0.0), checks=(result("lag", Outcome.FAILED, 0),)), ["failed: lag"], []),
         (snapshot(task(0, 0.0), checks=(result("lag", Outcome.COULD_NOT_LOOK, 0),)), [], ["could not look: lag"]),
         (snapshot(task(0, 0.0)), [], ["no check has run"]),

@@ -55,8 +55,11 @@ class Overview:
             began = time.monotonic()
             away: dict[KafkaCluster, str] = {}
             for pipeline in sorted(pipelines, key=self._looked_at):
-                if time.monotonic() - began > LOOK_SECONDS or began - self._looked_at(pipeline) < ROW_SECONDS:
+                if began - self._looked_at(pipeline) < ROW_SECONDS:
                     break
+                _, cluster = self._clusters.get(pipeline.kafka_conn_id, (None, None))
+                if time.monotonic() - began > LOOK_SECONDS and not (cluster and away.get(cluster)):
+                    continue  # of brokers that are away there is nothing to wait for
                 row = self._look(pipeline, reports, away)
                 self._rows[pipeline.name] = time.monotonic(), row
             return [self._rows[each.name][1] for each in pipelines if each.name in self._rows]

@@ -74,7 +74,7 @@ function heading(snapshot, late) {
   if (!late.length) return isDown(snapshot) ? "Nothing waits, and no aggregator runs." : "No task is behind.";
   const named = late.map((task) => task.task).join(", ");
   const waiting = sum(late.map((task) => task.lag ?? 0));
-  if (isDown(snapshot)) return `No aggregator processes records, and ${count(waiting)} offsets wait: ${named}`;
+  if (isDown(snapshot)) return `No aggregator processes the records that wait (offsets: ${count(waiting)}): ${named}`;
   return `Behind the others or without a position: ${named}`;
 }
 
