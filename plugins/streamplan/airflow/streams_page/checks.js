@@ -21,6 +21,7 @@ function withRecords(text, topics) {
     const [whole, topic, partition, offset] = found;
     if (!topics.has(topic)) continue;
     const query = new URLSearchParams(location.search);
+    query.delete("row");
     for (const [key, value] of Object.entries({ topic, partition, offset: offset.replaceAll(",", "") })) query.set(key, value);
     parts.push(text.slice(rest, found.index), element("a", { href: `?${query}#records` }, whole));
     rest = found.index + whole.length;

@@ -94,11 +94,14 @@ const STAGES = {
 // What came of the last re-drive. Whether a plan was approved, Airflow alone says.
 export async function showRedrive(last) {
   if (!last) return update("redrive-outcome");
+  if (last instanceof Error) return update("redrive-outcome", bad(last.message));
+  const dag = redriveDag;
   let [kind, said] = STAGES[last.stage];
   if (last.stage === "planned") {
     const run = await read(`../api/v2/dags/${encodeURIComponent(redriveDag)}/dagRuns/${encodeURIComponent(last.run)}`).catch(() => null);
     if (run && !["queued", "running"].includes(run.state)) [kind, said] = ["wait", "ended, and its plan was not approved: nothing was done"];
   }
+  if (dag !== redriveDag) return; // another application was chosen meanwhile
   update("redrive-outcome", element("p", { class: kind }, "The last re-drive, ", element("a", { href: runAddress(redriveDag, last.run) }, last.run), `, ${said} (${time(last.at)}).`),
     element("pre", {}, last.text));
 }

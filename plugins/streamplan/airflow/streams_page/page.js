@@ -80,12 +80,12 @@ async function refreshOne(asked) {
 
 // Reads what the snapshot says is new, so that all parts of the page are of the same moment.
 async function readNews(asked, snapshot) {
-  const results = JSON.stringify(snapshot.checks.map((check) => check.at));
+  const results = JSON.stringify([snapshot.at.slice(0, 10), ...snapshot.checks.map((check) => check.at)]); // a day begins, too
   const ends = JSON.stringify(snapshot.topics.filter((topic) => topic.role === "dead-letter").map((topic) => topic.end));
   const [past, days, letters, redriven] = await Promise.all([
     ...(results === seen.results ? [null, null] : [read(`${asked}/history`), read(`${asked}/verified-days`)]),
     snapshot.problem || ends === seen.ends ? null : read(`${asked}/dead-letters`).catch((error) => error),
-    healthDag ? read(`${asked}/redrive`) : null,
+    healthDag ? read(`${asked}/redrive`).catch((error) => error) : null,
   ]);
   if (asked !== base) return;
   seen = { results, ends: letters instanceof Error || snapshot.problem ? seen.ends : ends };
@@ -157,14 +157,14 @@ async function showDiagram(of) {
 function arrive() {
   if (arrived || !base) return;
   arrived = true;
-  if (recordsOf(query())) showRecords(base);
-  const row = query().get("row") ?? "";
-  const [kind, ...rest] = row.split(" "), named = CSS.escape(rest.join(" "));
-  const first = row && document.querySelector(kind === "topic" ? `tr[data-row="${named}"]` : `tr[data-of="${named}"]`);
-  if (first) return first.scrollIntoView({ block: "center" });
-  const place = byId(decodeURIComponent(location.hash.slice(1)));
-  if (place?.localName === "details") place.open = true;
-  place?.scrollIntoView();
+  const part = decodeURIComponent(location.hash.slice(1));
+  if (part) {
+    if (part === "records" && recordsOf(query())) showRecords(base);
+    if (byId(part)?.localName === "details") byId(part).open = true;
+    return byId(part)?.scrollIntoView();
+  }
+  const [kind, ...rest] = (query().get("row") ?? "").split(" "), named = CSS.escape(rest.join(" "));
+  if (kind) document.querySelector(kind === "topic" ? `tr[data-row="${named}"]` : `tr[data-of="${named}"]`)?.scrollIntoView({ block: "center" });
 }
 
 // -- what a person does
