@@ -378,3 +378,10 @@ def test_airflow_takes_the_longest_names_that_a_declaration_takes() -> None:
         DAG(dag_id="a", tags=["n" * 101])
     with pytest.raises(Refused, match="the limit is 100"):
         replace(PIPELINES[0], name="n" * 101)
+
+
+@pytest.mark.parametrize("kind", ["reset", "repartition", "redrive"])
+def test_an_operation_says_what_to_do_after_it_on_its_page_and_where_it_is_approved(dagbag: DagBag, kind: str) -> None:
+    dag = dagbag.dags[f"orders_{kind}"]
+    for text in (dag.doc_md, dag.get_task("approval").body):
+        assert "trigger orders_aggregator" in text.partition("Afterwards, when `apply` is done:")[2]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,11 +17,13 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
-from streamplan.airflow.streams_page import NAVIGATION, URL_PREFIX, routes
+from streamplan.airflow.streams_page import NAVIGATION, URL_PREFIX, overview, routes
 from streamplan.checks.framework.check import CheckResult, Outcome
+from streamplan.errors import BrokersUnavailable
 from streamplan.model.dead_letters import LetterPlace, Redrive, mark_headers
 from streamplan.model.group_member import Member
 from streamplan.pipelines.orders import PIPELINE
+from streamplan.registry import registered_pipelines
 from streamplan.reports.results import write_result
 from streamplan.settings import Settings
 
@@ -200,8 +204,6 @@ def test_the_page_loads_only_its_own_files(client: TestClient) -> None:
 
 
 def test_brokers_out_of_reach_are_told_on_the_page(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    from streamplan.errors import BrokersUnavailable
-
     class Away(FakeCluster):
         def names(self) -> list[str]:
             raise BrokersUnavailable("Kafka at broker:9092", observed="no answer")
@@ -210,6 +212,42 @@ def test_brokers_out_of_reach_are_told_on_the_page(client: TestClient, monkeypat
     assert "no answer" in client.get("/api/pipelines/orders").json()["problem"]
     answer = client.get("/api/pipelines/orders/dead-letters")
     assert (answer.status_code, "no answer" in answer.json()["detail"]) == (503, True)
+
+
+def test_brokers_that_are_away_are_asked_once_for_all_pipelines_of_the_overview(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long they take, all rows say so."""
+    asked = []
+
+    class Away(FakeCluster):
+        def names(self) -> list[str]:
+            asked.append("names")
+            time.sleep(0.2)
+            raise BrokersUnavailable("Kafka at broker:9092", observed="no answer")
+
+    away = Away()
+    monkeypatch.setattr(overview, "LOOK_SECONDS", 0.1)
+    pipelines = registered_pipelines()
+    rows = overview.Overview(lambda kafka_conn_id: away).rows(pipelines, Settings.from_environment().reports)  # type: ignore[arg-type, return-value]
+    assert [row.pipeline for row in rows] == [each.name for each in pipelines]
+    assert all("no answer" in row.problems[0] for row in rows)
+    assert asked == ["names"]
+
+
+def test_an_answer_about_many_pipelines_comes_in_time_and_the_next_one_goes_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(FakeCluster):
+        def names(self) -> list[str]:
+            time.sleep(0.2)
+            return []
+
+    slow = Slow()
+    monkeypatch.setattr(overview, "LOOK_SECONDS", 0.1)
+    pipelines, seen = registered_pipelines()[:3], overview.Overview(lambda kafka_conn_id: slow)  # type: ignore[arg-type, return-value]
+    reports = Settings.from_environment().reports
+    assert [len(seen.rows(pipelines, reports)) for _ in range(4)] == [1, 2, 3, 3]
 
 
 def test_airflow_shows_it_in_its_navigation() -> None:
@@ -433,3 +471,65 @@ def test_an_edited_connection_is_followed(
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
     snapshot = client.get("/api/pipelines/orders").json()
     assert all(topic["partitions"] is None for topic in snapshot["topics"])
+
+
+@in_a_browser
+def test_json_is_shown_by_line_with_its_digits_and_copied_as_it_is(
+    client: TestClient, application: FakeApplication
+) -> None:
+    """A parser would round the number."""
+    from playwright.sync_api import expect
+
+    value = '{"Id": "a, b: {c}", "n": 12345678901234567890, "empty": [], "list": [1,"x\\"y"]}'
+    application.cluster.produce("orders", b"k", value.encode(), partition=0)
+    with shown(client) as page:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin="http://streams.test")
+        page.locator("#records-partition").fill("0")
+        page.get_by_role("button", name="Show records").click()
+        row = page.locator("#record-rows tbody tr").filter(has_text="12345678901234567890")
+        expect(row.locator("td:nth-child(5) pre")).to_have_text(
+            '{\n  "Id": "a, b: {c}",\n  "n": 12345678901234567890,\n  "empty": [],\n'
+            '  "list": [\n    1,\n    "x\\"y"\n  ]\n}'
+        )
+        copied = row.locator("td:nth-child(5) [data-copy]")
+        expect(copied).to_have_attribute("data-copy", value)
+        copied.click()
+        expect(copied).to_have_text("Copied")
+
+
+@in_a_browser
+def test_the_newest_records_of_a_topic_are_followed(client: TestClient, application: FakeApplication) -> None:
+    from playwright.sync_api import expect
+
+    with shown(client) as page:
+        page.get_by_label("follow").check()
+        rows = page.locator("#record-rows tbody tr")
+        expect(rows.first).to_be_visible()
+        before = rows.count()
+        application.order(77)
+        expect(rows.filter(has_text="order_77")).to_have_count(1)
+        assert rows.count() == before + 1
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [390, 600])
+def test_a_large_drawing_fits_the_page_and_can_be_made_larger(client: TestClient, width: int) -> None:
+    with shown(client, width=width) as page:
+        page.wait_for_selector("#diagram svg")
+        fits = "(() => { const d = document.getElementById('diagram'); return d.scrollWidth <= d.clientWidth; })()"
+        page.wait_for_function(fits)
+        width = page.locator("#diagram svg").bounding_box()["width"]  # type: ignore[index]
+        page.get_by_role("button", name="Larger").click()
+        assert page.locator("#diagram svg").bounding_box()["width"] > width  # type: ignore[index]
+        page.get_by_title("As wide as the page").click()
+        page.wait_for_function(fits)
+
+
+@in_a_browser
+def test_the_window_of_a_key_is_shown_as_a_time(client: TestClient) -> None:
+    with shown(client) as page:
+        shown_key = page.evaluate(
+            "import('/static/records.js').then((records) => "
+            "records.keyText(\"'a' of the window at 1772962200000\", '').textContent)"
+        )
+        assert re.fullmatch(r"'a' of the window at 2026-03-08 \d\d:30:00(Copy)?", shown_key)
