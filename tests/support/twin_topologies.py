@@ -855,7 +855,7 @@ def drawn_chain(seed: int) -> Program:
         before = stream = chosen.choice(streams[-2:])
         if chosen.random() < 0.4:
             stream = add(chosen.choice(["filter", "filter_not", "map_values", "peek", "python_filter"]), stream)
-        words = ["count", "aggregate", "python_reduce", "python_aggregate", "short_windows"]
+        words = ["count", "aggregate", "reduce", "greatest", "python_reduce", "python_aggregate", "short_windows"]
         word = chosen.choice(words if of_functions[before] else [*words, "process", "process"])
         if word == "process":
             made = add("process", stream)

@@ -396,6 +396,10 @@ CHAINS = {
     "to counts",
     "three states": "stream a; group_by_key; python_reduce; to_stream; group_by_key; aggregate; to_stream; process; "
     "to made",
+    "a reduction beside a count": "stream a; group_by_key; greatest; to_stream; to best; @1 count; to_stream; counts; "
+    "to counts",
+    "a reduction of a count": "stream a; group_by_key; count; to_stream; counts; group_by_key; greatest; to_stream; "
+    "to best; @4 group_by_key; reduce; to_stream; process; to made",
     "final results beside a class and a count": "stream a; group_by_key; strict_windows; on_close; count; to_stream; "
     "plain_counts; to closed; @1 count; to_stream; counts; to counts; @0 process; to made",
 }

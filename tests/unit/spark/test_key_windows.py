@@ -156,6 +156,23 @@ def test_what_two_sessions_have_aggregated_is_merged_as_spark_aggregates(
     assert found == merged or (merged == "nan" and found[0] != found[0])
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("function", ["latest_max_by", "latest_min_by"])
+def test_a_reduction_keeps_the_last_of_the_best_and_one_without_a_rank_where_there_is_no_other(
+    function: str, seed: int
+) -> None:
+    chosen = random.Random(seed)
+    ranks = chosen.choices([None, 1.0, 2.0, 3.0, float("nan")] if seed % 2 else [None, 1.0], k=seed + 1)
+    merging, kept = Merging((function,), (LongType(), DoubleType())), (0, ranks[0])
+    for place, rank in enumerate(ranks[1:], 1):
+        kept = merging.merge(kept, (place, rank))
+    known = [(rank != rank, rank, place) for place, rank in enumerate(ranks) if rank is not None]
+    numbers = [(is_nan, 0.0 if is_nan else rank, place) for is_nan, rank, place in known]
+    if function == "latest_min_by":
+        numbers = [(not is_nan, -rank, place) for is_nan, rank, place in numbers]
+    assert kept[0] == (max(numbers)[2] if numbers else len(ranks) - 1)
+
+
 def test_several_functions_have_their_parts_side_by_side() -> None:
     merging = Merging(("avg", "max_by", "count"), (LongType(), LongType(), StringType(), LongType(), LongType()))
     assert merging.merge((1, 1, "x", 5, 1), (2, 1, "y", 7, 1)) == (3, 2, "y", 7, 2)

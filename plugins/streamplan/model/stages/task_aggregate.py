@@ -6,13 +6,12 @@ with the store, the bytes and the results of the native one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import Aggregate, Count, Reduce
 from streamplan.model.processor_topology import Node, Processor
-from streamplan.model.stages.stage import Stage, any_of
+from streamplan.model.stages.stage import any_of
 from streamplan.model.stages.window import WindowStage
 from streamplan.model.windows import TimeWindows
 
@@ -29,25 +28,27 @@ class TaskAggregateStage(WindowStage):
         return windows if isinstance(windows, TimeWindows) else None
 
     @property
+    def reduces(self) -> bool:
+        """Whether it keeps the value of one record of each key."""
+        return any(isinstance(node.operation, Reduce) for node in self.nodes)
+
+    @property
+    def restores_in_workers(self) -> bool:
+        """See :attr:`Stage.restores_in_workers`. A reduced value may be of any size."""
+        return not self.reduces
+
+    @property
     def judged_by_time(self) -> Mapping[str, str]:
         """See :attr:`Stage.judged_by_time`."""
         return {} if self.windows is None else {self.nodes[0].name: "which windows take further records"}
 
     def depends_on_arrival(self, nodes: Collection[Node]) -> str:
         """See :meth:`Stage.depends_on_arrival`."""
-        if self.windows is None or len(self.subtopology.sources) == 1 or not any_of(self.nodes, nodes):
+        if len(self.subtopology.sources) == 1 or not any_of(self.nodes, nodes):
             return ""
-        return "the windows of several topics depend on when their records came"
-
-    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
-        """See :meth:`Stage.faults`."""
-        (node,) = self.nodes
-        if isinstance(node.operation, Reduce):
-            yield Diagnostic(
-                node.location,
-                "reduce by an expression shares its sub-topology with another stateful operation",
-                "Put repartition() before it: that makes two. Or give reduce a function: reduce(lambda old, new: …)",
-            )
+        if self.reduces:
+            return "the latest of several topics depends on when their records came"
+        return "" if self.windows is None else "the windows of several topics depend on when their records came"
 
     def _operation_of(self, node: Processor) -> str:
         return type(node.operation).__name__.lower()

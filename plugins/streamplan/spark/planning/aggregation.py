@@ -116,8 +116,7 @@ def restore_aggregation(
     for number, node in enumerate(nodes):
         rows = stored[node.name]
         if isinstance(node.operation, Reduce):
-            frame = refusing_unreadable(read_stored(rows, inputs[node.name].schema, inputs[node.name].key_serde))
-            contributions.append(_contributions(number, node, frame, merged))
+            contributions.append(_contributions(number, node, stored_records(rows, inputs[node.name]), merged))
             continue
         value = stored_value(number, node, types)
         rows = rows.select("partition", *stored_key(_window(node)), "timestamp", value.alias("_stored"))
@@ -287,13 +286,17 @@ def _contributions(number: int, node: Processor, frame: RecordFrame, merged: boo
     columns += [F.col("record.timestamp").alias("timestamp"), F.lit(number).alias("node")]
     columns.append(_place(merged).alias(PLACE))
     if isinstance(node.operation, Reduce):
-        fields = F.struct(*(F.col(f"`{name}`") for name in frame.fields))
-        kept = F.struct(frame.value.alias("value"), fields.alias("fields"))
-        columns.append(kept.alias(f"a{number}_kept"))
+        columns.append(_kept(frame).alias(f"a{number}_kept"))
         columns.append(_rank(node.operation, merged).alias(f"a{number}_by"))
     else:
         columns += [argument.from_record.alias(argument.name) for argument in node_arguments(number, node, frame)]
     return _with_window(node, frame.data.select(*columns))
+
+
+def _kept(frame: RecordFrame) -> Column:
+    """What a reduction keeps of a record: the value in bytes and its fields."""
+    fields = F.struct(*(F.col(f"`{name}`") for name in frame.fields))
+    return F.struct(frame.value.alias("value"), fields.alias("fields"))
 
 
 def _place(merged: bool) -> Column:
@@ -369,15 +372,21 @@ def stored_key(windows: TimeWindows | JoinWindows | None) -> list[Column]:
 
 
 def node_arguments(number: int, node: Processor, frame: RecordFrame) -> list[Argument]:
-    """Return what a count and an aggregate take of a record and of a stored value, so that either gives the same.
+    """Return what an aggregation takes of a record and of a stored value, so that either gives the same.
+
+    A stored value of a reduction is read as a record (:func:`stored_records`).
 
     Args:
         number: The number of the node among those that are aggregated together.
-        node: An aggregation that is no reduction.
+        node: An aggregation.
         frame: The records that it aggregates.
     """
     if isinstance(node.operation, Count):
         return [Argument(f"a{number}_count_0", F.lit(1).cast("bigint"), F.col("_stored"))]
+    if isinstance(node.operation, Reduce):
+        by = F.lit(0) if node.operation.by == LATEST else F.expr(node.operation.by)
+        named = (("kept", _kept(frame)), ("by", by))
+        return [Argument(f"a{number}_{name}", column, F.col("_stored")) for name, column in named]
     assert isinstance(node.operation, Aggregate)
     arguments = []
     for column in node.operation.columns:
@@ -439,6 +448,16 @@ def stored_value(number: int, node: Processor, types: StructType) -> Column:
         [StructField(column.name, types[f"s{number}_{column.name}"].dataType) for column in node.operation.columns]
     )
     return F.from_json(F.col("value").cast("string"), value_type, {"mode": "FAILFAST", "timeZone": "UTC"})
+
+
+def stored_records(rows: DataFrame, inputs: RecordFrame) -> RecordFrame:
+    """Return the values that a reduction has stored as records. A query fails on bytes that are no such value.
+
+    Args:
+        rows: Of its changelog, in the columns :data:`streamplan.spark.sources.RAW`.
+        inputs: The records that it takes; only their types are used.
+    """
+    return refusing_unreadable(read_stored(rows, inputs.schema, inputs.key_serde))
 
 
 def refusing_unreadable(frame: RecordFrame) -> RecordFrame:

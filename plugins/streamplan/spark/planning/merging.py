@@ -9,8 +9,11 @@ from typing import Any
 
 from pyspark.sql.types import DataType, DecimalType
 
-PARTS = {"avg": 2, "min_by": 2, "max_by": 2}
-"""How many parts the state of a function has, where it has more than one: sum and count, or the value and its rank."""
+PARTS = {"avg": 2, "min_by": 2, "max_by": 2, "latest_min_by": 2, "latest_max_by": 2}
+"""How many parts the state of a function has, where it has more than one: sum and count, or the value and its rank.
+
+``latest_min_by`` and ``latest_max_by`` are those of a reduction.
+"""
 
 _EXACT = Context(prec=100)
 """Adds decimals of any type of Spark without rounding."""
@@ -20,7 +23,8 @@ _EXACT = Context(prec=100)
 class Merging:
     """Merges the parts of sessions.
 
-    A record is a session, too. Null is passed over, as in SQL. Of equals ``min_by`` and ``max_by`` keep the first.
+    A record is a session, too. Null is passed over, as in SQL. Of equals ``min_by`` and ``max_by`` keep the first. A
+    reduction keeps the last of equals, and a value without a rank where there is no other one.
 
     Attributes:
         functions: The aggregate functions, in the order of their parts.
@@ -48,6 +52,8 @@ class Merging:
             match function:
                 case "sum" | "count" | "count_if" | "avg":
                     merged += (self._added(*pair, place + n) for n, pair in enumerate(zip(left, right, strict=True)))
+                case "latest_max_by" | "latest_min_by":
+                    merged += right if _is_kept(function, right[-1], left[-1]) else left
                 case _ if left[-1] is None or right[-1] is None:  # the rank, of min_by and max_by
                     merged += right if left[-1] is None else left
                 case "bool_and":
@@ -74,6 +80,14 @@ class Merging:
         if not fits:
             raise ArithmeticError(f"the sum {total} of a session does not fit into {of_part.simpleString()}")
         return total
+
+
+def _is_kept(function: str, by: Any, before: Any) -> bool:
+    """Whether a reduction keeps a value with the rank ``by``, and not that with the rank ``before``."""
+    if by is None or before is None:
+        return before is None
+    is_greatest = function == "latest_max_by"
+    return bool(_rank(by) >= _rank(before) if is_greatest else _rank(by) <= _rank(before))
 
 
 def _rank(value: Any) -> Any:

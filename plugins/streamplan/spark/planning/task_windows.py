@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 )
 
 from streamplan.errors import Refused
-from streamplan.model.operations import Aggregate, Count, FinalAggregate, FinalCount
+from streamplan.model.operations import Aggregate, Count, FinalAggregate, FinalCount, Reduce
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows, TimeWindows
 from streamplan.spark.planning.aggregation import (
@@ -49,6 +49,7 @@ from streamplan.spark.planning.aggregation import (
     Argument,
     node_arguments,
     stored_key,
+    stored_records,
     stored_value,
 )
 from streamplan.spark.planning.field_types import as_state, declared_type, from_state
@@ -60,6 +61,9 @@ from streamplan.spark.planning.window_state import FinalResults, TotalAggregate,
 
 _ORDERED = (BooleanType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StringType, TimestampType)
 """The types whose values Python orders as Spark does."""
+
+_ORDERING = ("min", "max", "min_by", "max_by", "latest_min_by", "latest_max_by")
+"""The functions that order values."""
 
 _TIME = "time"
 """The name of the part that is the time of the newest record."""
@@ -98,7 +102,7 @@ def aggregate_windows(
         at.alias("start"),
         at.alias("end"),
         at.alias("at"),
-        parts.of_columns([argument.from_record for argument in parts.arguments]).alias("parts"),
+        parts.from_records_in_state().alias("parts"),
     )
     if ticks is not None:
         rows = rows.unionByName(ticks, allowMissingColumns=True)
@@ -115,6 +119,18 @@ def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, ti
         times: By partition the time in ms that the wall clock has given to a stream task.
     """
     parts, windows = _Parts.of(node, records), _windows(node)
+    nothing = F.lit(0).cast("bigint")
+    if isinstance(node.operation, Reduce):
+        frame = stored_records(stored, records)
+        rows = frame.data.select(
+            F.col("record.partition").alias("partition"),
+            frame.key.alias("key"),
+            nothing.alias("start"),
+            nothing.alias("end"),
+            F.unix_millis("record.timestamp").alias("at"),
+            _Parts.of(node, frame).from_records_in_state().alias("parts"),
+        )
+        return _aggregated(node, parts, rows, restored=times)
     types = records.data.limit(0).select(*parts.from_records()).select(*parts.stored_columns()).schema
     key = stored_session() if isinstance(windows, SessionWindows) else stored_key(windows)
     rows = stored.select("partition", "timestamp", *key, stored_value(0, node, types).alias("_stored"))
@@ -122,7 +138,6 @@ def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, ti
         bounds = {name: F.unix_millis(f"window.{name}") for name in ("start", "end")}
         bounds["at"] = bounds["end"]
     elif windows is None:
-        nothing = F.lit(0).cast("bigint")
         bounds = {"start": nothing, "end": nothing, "at": F.unix_millis("timestamp")}
     else:
         start = F.unix_millis(WINDOW_START)
@@ -141,8 +156,7 @@ def windows_of(node: Processor) -> TimeWindows | SessionWindows:
 
 
 def _windows(node: Processor) -> TimeWindows | SessionWindows | None:
-    assert isinstance(node.operation, Count | Aggregate), f"{node.name} is no aggregate"
-    return node.operation.window
+    return node.operation.window if isinstance(node.operation, Count | Aggregate) else None
 
 
 def sessions_of(node: Processor) -> SessionWindows:
@@ -197,13 +211,14 @@ class _Parts:
 
     @classmethod
     def of(cls, node: Processor, records: RecordFrame) -> _Parts:
-        operation = node.operation
-        assert isinstance(operation, Count | Aggregate), f"{node.name} is no aggregate"
-        functions = [("count", "count")]
-        if isinstance(operation, Aggregate):
-            functions = [(column.function, column.name) for column in operation.columns]
+        operation, functions = node.operation, [("count", "count")]
+        match operation:
+            case Aggregate(columns=aggregated):
+                functions = [(column.function, column.name) for column in aggregated]
+            case Reduce(greatest=greatest):
+                functions = [("latest_max_by" if greatest else "latest_min_by", "kept")]
         arguments = node_arguments(0, node, records)
-        if not isinstance(operation.window, SessionWindows):
+        if not isinstance(_windows(node), SessionWindows):
             functions.append(("max", _TIME))
             time = F.unix_millis("record.timestamp")
             arguments.append(Argument(_TIME, time, F.unix_millis("timestamp")))
@@ -212,12 +227,15 @@ class _Parts:
         place = 0
         for function, name in functions:
             ordered = place + PARTS.get(function, 1) - 1
-            if function in ("min", "max", "min_by", "max_by") and not isinstance(types[ordered], _ORDERED):
-                kind = "sessions" if isinstance(operation.window, SessionWindows) else "final results"
+            if function in _ORDERING and not isinstance(types[ordered], _ORDERED):
+                kind = "sessions" if isinstance(_windows(node), SessionWindows) else "final results"
                 if not isinstance(operation, FinalCount | FinalAggregate) and kind != "sessions":
                     kind = "an aggregate beside other state"
+                told = f"{name}: {function}"
+                if isinstance(operation, Reduce):
+                    told = f"reduce: {function.removeprefix('latest_')}"
                 raise Refused(
-                    f"{name}: {function} of {kind} by values of type {types[ordered].simpleString()}",
+                    f"{told} of {kind} by values of type {types[ordered].simpleString()}",
                     expected="a text, a number, a boolean, a date or a timestamp",
                     remedy="Order by one of its fields.",
                 )
@@ -232,6 +250,10 @@ class _Parts:
                 for place, (column, of_part) in enumerate(zip(columns, self.types, strict=True))
             )
         )
+
+    def from_records_in_state(self) -> Column:
+        """The parts of records in the form that the state has."""
+        return self.of_columns([argument.from_record for argument in self.arguments])
 
     def from_records(self) -> list[Column]:
         """The parts of records as columns of their own."""

@@ -68,6 +68,8 @@ def grouped_records(
     if isinstance(node.operation, Cogroup):
         return cogrouped(frames)  # the processors before it have left out the others
     (frame,) = frames
+    if isinstance(node.operation, Reduce):
+        frame = frame.with_fields
     if isinstance(node.operation, Aggregate | CogroupSide):
         columns = node.operation.columns  # so that Spark's error quotes the expression as it was declared
         frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))

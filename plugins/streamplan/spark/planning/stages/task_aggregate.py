@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from streamplan.model.stages.task_aggregate import TaskAggregateStage
 from streamplan.spark.planning.aggregation import aggregate
 from streamplan.spark.planning.operators import OperatorPlanner
@@ -13,6 +16,7 @@ from streamplan.spark.planning.recounted.ties import with_observed_ties
 from streamplan.spark.planning.stages.aggregate import stored_aggregate
 from streamplan.spark.planning.stages.stage_plan import Recounted, Recounting
 from streamplan.spark.planning.stages.window import WindowPlan
+from streamplan.spark.sink.spec import TASK_ORDER
 
 
 class TaskAggregatePlan(WindowPlan):
@@ -26,10 +30,17 @@ class TaskAggregatePlan(WindowPlan):
         planner.bind_all(frames)
         inputs = self.inputs(planner)
         if self.stage.windows is None:
-            rows = aggregate([node], {node.name: inputs}, merged=True, ordered=False)
+            frame = _in_order(inputs) if self.stage.reduces else inputs
+            rows = aggregate([node], {node.name: frame}, merged=False, ordered=False)
         else:
             rows = recounted_windows(node, inputs)
         exact = "double" not in rows.schema.simpleString()
         rows = with_observed_ties(node, inputs, rows, recounting.changelog(node))
         planner.bind(node.name, stored_aggregate(planner, 0, node, rows, inputs))
         return Recounted(exact=exact)
+
+
+def _in_order(records: RecordFrame) -> RecordFrame:
+    """Number records in the order of their stream task: final results have no offsets."""
+    by_task = Window.partitionBy("record.partition").orderBy(*(f"record.{name}" for name in TASK_ORDER))
+    return records.with_record(F.col("record").withField("offset", F.row_number().over(by_task).cast("bigint")))
