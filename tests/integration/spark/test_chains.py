@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,12 +13,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
+from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.maintenance.evolution import observe_evolution
 from streamplan.model.kstream import KStream
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
 from streamplan.spark.recount.recount import recount
 
 from tests.support.records import read_committed
@@ -146,6 +149,73 @@ def test_a_state_whose_changelog_is_empty_begins_anew_and_the_others_are_restore
     assert values(tried, "amounts") == {"a": [{"amount": 3}, {"amount": 7}]}
     assert [value["updates"] for value in values(tried, "seen")["a"]] == [1]
     assert tried.records("out") == [("a", update(2, 1)), ("a", update(3, 1))]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("lost", [("seen",), ("seen", "sold")], ids=["one", "two"])
+def test_a_missing_changelog_is_named_and_created_again_its_state_begins_anew(
+    tried: Tried, lost: tuple[str, ...]
+) -> None:
+    """As where a sub-topology has one store. The other states are restored."""
+    declare(tried, tried.topology)
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 2), 1)])
+    tried.drain()
+    topics = [tried.topology.changelog_topic(store) for store in lost]
+    admin = AdminClient({"bootstrap.servers": tried.bootstrap_servers})
+    for deleted in admin.delete_topics(topics).values():
+        deleted.result(120)
+    tried.restoring = True
+    tried.produce("sales", [("a", sale("x", 4), 2)])
+    with pytest.raises(Refused) as refused:
+        tried.drain()
+    assert sorted(re.findall(r"(\S+) does not exist", str(refused.value))) == sorted(topics)
+    tried.create_topics()
+    tried.drain()
+    sold = [1] if "sold" in lost else [2, 3]
+    assert values(tried, "sold") == {"a": sold}
+    assert values(tried, "amounts") == {"a": [{"amount": 3}, {"amount": 7}]}
+    assert [value["updates"] for value in values(tried, "seen")["a"]] == [1]
+    assert tried.records("out") == sorted([("a", update(2, 1)), ("a", update(sold[-1], 1))], key=repr)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_a_reduction_and_the_table_that_it_is_joined_with_are_restored_and_go_on(tried: Tried) -> None:
+    """Of equal amounts the last one is kept. A row of the table that is deleted is met no more."""
+    rates = tried.topology.table(tried.named("rates"), value=Json("rate bigint"), store="rates")
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    largest = sales.reduce(max_by="amount", store="largest").to_stream()
+    rated = largest.left_join(rates, {"shop": "shop", "amount": "amount", "rate": "table.rate"})
+    rated.to(tried.named("out"))
+    rated.group_by_key().aggregate({"rates": "sum(rate)"}, store="sums")
+    tried.create_topics()
+    for given, sold in (
+        ([("a", {"rate": 1}, 0)], [("a", sale("x", 5), 1), ("a", sale("y", 3), 2)]),
+        ([("a", {"rate": 2}, 3)], [("a", sale("z", 5), 4), ("b", sale("x", 9), 4)]),
+        ([("a", None, 5), ("b", {"rate": 4}, 5)], [("a", sale("y", 4), 6), ("b", sale("y", 10), 6)]),
+    ):
+        tried.produce("rates", given)
+        tried.produce("sales", sold)
+        tried.drain()
+    made = [("x", 5, 1), ("z", 5, 2), ("z", 5, None)], [("x", 9, None), ("y", 10, 4)]
+    expected = [
+        (key, {"shop": shop, "amount": amount, **({} if rate is None else {"rate": rate})})
+        for key, records in zip("ab", made, strict=True)
+        for shop, amount, rate in records
+    ]
+    assert without_nulls(tried.records("out")) == sorted(expected, key=repr)
+    assert tried.store("sums") == {"a": {"rates": 3}, "b": {"rates": 4}}
+    assert {key: value["shop"] for key, value in tried.store("largest").items()} == {"a": "z", "b": "y"}
+    assert tried.dead_letters() == []
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (2 if tried.restoring else 0), tried.lines
+
+
+def without_nulls(records: list[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:
+    return sorted(
+        ((key, {name: field for name, field in value.items() if field is not None}) for key, value in records), key=repr
+    )
 
 
 def test_states_that_had_a_topic_between_them_go_on_without_it(tried: Tried) -> None:

@@ -400,6 +400,12 @@ CHAINS = {
     "to counts",
     "a reduction of a count": "stream a; group_by_key; count; to_stream; counts; group_by_key; greatest; to_stream; "
     "to best; @4 group_by_key; reduce; to_stream; process; to made",
+    "a count joined with a table": "table t; stream a; group_by_key; count; to_stream; counts; left_join 0; to joined; "
+    "@6 group_by_key; aggregate; to_stream; to totals",
+    "a count between two joins with a table": "table t; stream a; join 0; group_by_key; count; to_stream; counts; "
+    "left_join 0; to made",
+    "joined tables that are joined with a table": "table t; table u; join_tables 0; to_stream; table v; @3 join 4; "
+    "to made; @1 to_stream; join 4; to others",
     "final results beside a class and a count": "stream a; group_by_key; strict_windows; on_close; count; to_stream; "
     "plain_counts; to closed; @1 count; to_stream; counts; to counts; @0 process; to made",
 }

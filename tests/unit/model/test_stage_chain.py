@@ -95,6 +95,33 @@ def test_a_join_with_a_table_comes_first_wherever_it_was_declared() -> None:
     ]
 
 
+def test_a_join_with_a_table_of_what_a_state_has_made_is_behind_that_state() -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        joined = counted(a.join(t, {"n": "table.n"}), "x").left_join(t, {"n": "count"})
+        counted(joined.join(u, {"n": "table.n"}), "y")
+
+    found = parts(declare)
+    assert [kind for kind, *_ in found] == ["LookUp", "TaskAggregate", "ResultLookUp", "ResultLookUp", "TaskAggregate"]
+    (_, (t,), _), (_, (u,), _) = found[2:4]
+    assert [before for *_, before in found[2:4]] == [[t, u, "x"], [t, u, "x", t]]
+
+
+def test_a_join_of_a_stream_with_a_table_is_given_its_stream_beside_joined_tables_and_behind_them() -> None:
+    topology = Topology("app")
+    t, u, v = (topology.table(name, value=Json(FIELDS), key="id", store=name) for name in ("t", "u", "v"))
+    t.join(u, {"n": "n"}).to_stream().join(v, {"n": "n"})
+    t.to_stream().join(v, {"n": "n"})
+    (subtopology,) = topology.subtopologies
+    stage = stage_of(subtopology)
+    assert isinstance(stage, StageChain)
+    found = [(type(part).__name__, [*part.stores], len(stage.before(part))) for part in stage.parts]
+    assert found == [
+        ("TableJoinStage", ["t", "u"], 0),
+        ("ResultLookUpStage", ["v"], 1),
+        ("ResultLookUpStage", ["v"], 0),
+    ]
+
+
 def test_both_sides_of_a_join_of_streams_belong_to_it() -> None:
     def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
         counted(a.left_join(b, {"n": "n"}, within=JoinWindows("1 day"), store="j"), "x")

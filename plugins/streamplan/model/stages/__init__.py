@@ -6,7 +6,7 @@ How Spark plans, restores and recounts a kind stands in the module of the same n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import TableFilter, TableJoin
@@ -14,7 +14,7 @@ from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain, in_order
 from streamplan.model.stages.foreign_key import ForeignKeyStage
-from streamplan.model.stages.look_up import LookUpStage
+from streamplan.model.stages.look_up import LookUpStage, look_ups
 from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.stage import Stage, StatelessStage
 from streamplan.model.stages.stream_join import StreamJoinStage
@@ -38,7 +38,7 @@ def stages_of(subtopology: Subtopology) -> tuple[Stage, ...]:
     """Return the stages of a sub-topology, each behind those of whose results it is given records."""
     found = [kind(subtopology, nodes) for kind in STAGES if (nodes := kind.nodes_in(subtopology))]
     if len(found) > 1 or (found and not _is_alone(found[0])):
-        found = [part for stage in found for part in _parts_of(stage)]
+        found = [part for stage in found for part in _parts_of(stage, [other for other in found if other is not stage])]
     return in_order(found)
 
 
@@ -50,7 +50,9 @@ def _is_alone(stage: Stage) -> bool:
     return not stage.is_native or names.isdisjoint(stage.subtopology.downstream_of(names))
 
 
-def _parts_of(stage: Stage) -> Iterable[Stage]:
+def _parts_of(stage: Stage, others: Sequence[Stage]) -> Iterable[Stage]:
+    if isinstance(stage, LookUpStage):
+        return look_ups(stage, others)
     if isinstance(stage, AggregateStage):
         return (TaskAggregateStage(stage.subtopology, (node,)) for node in stage.nodes)
     if stage.has_one_node:

@@ -59,7 +59,6 @@ class LookUpStage(Stage):
         """See :meth:`Stage.faults`."""
         stores = self.subtopology.table_stores.values()
         joined = {store for other in others if isinstance(other, TableJoinStage) for store in other.joined_stores}
-        joins_tables = any(isinstance(other, TableJoinStage) for other in others)
         for node in self.nodes:
             if node.store in joined:
                 yield Diagnostic(
@@ -69,12 +68,49 @@ class LookUpStage(Stage):
                 )
             elif node.store not in stores:
                 yield Diagnostic(node.location, "a join with the result of an aggregate", WRITE_TABLE)
-            elif node.name in reached or joins_tables:
-                of_others = "of joined tables" if joins_tables else "of an aggregate, of a process or of another join"
-                yield Diagnostic(
-                    node.location,
-                    f"a stream that is a result {of_others} is joined with a table of the same sub-topology"
-                    if node.name in reached
-                    else "a stream is joined with a table beside a join of two tables",
-                    "Put repartition() before it: that makes two",
-                )
+
+
+@dataclass(frozen=True)
+class ResultLookUpStage(LookUpStage):
+    """A join with a table of what other state has made of the records, or of a stream beside joins of tables."""
+
+    has_one_node: ClassVar[bool] = True
+    is_at_sources: ClassVar[bool] = False
+
+    @property
+    def results(self) -> tuple[Processor, ...]:
+        """See :attr:`Stage.results`."""
+        return self.nodes
+
+    @property
+    def table(self) -> str:
+        """The name of the source of the table."""
+        (node,) = self.nodes
+        return next(name for name, store in self.subtopology.table_stores.items() if store == node.store)
+
+    @property
+    def stores(self) -> Mapping[str, Restore]:
+        """See :attr:`Stage.stores`."""
+        return {str(node.store): Restore.EVERY_RECORD for node in self.nodes}
+
+    @property
+    def read_without_limit(self) -> tuple[Source, ...]:
+        """See :attr:`Stage.read_without_limit`."""
+        return tuple(source for source in self.subtopology.sources if source.name == self.table)
+
+
+def look_ups(stage: LookUpStage, others: Sequence[Stage]) -> Iterable[LookUpStage]:
+    """Divide the joins with tables of a sub-topology: those at its sources are one stage.
+
+    Args:
+        stage: Has all of them.
+        others: The other stages of the sub-topology.
+    """
+    reached = stage.subtopology.downstream_of({node.name for other in others for node in other.results})
+    joins_tables = any(other.is_at_sources for other in others)
+    at_sources = tuple(node for node in stage.nodes if not joins_tables and node.name not in reached)
+    if at_sources:
+        yield LookUpStage(stage.subtopology, at_sources)
+    for node in stage.nodes:
+        if node not in at_sources:
+            yield ResultLookUpStage(stage.subtopology, (node,))

@@ -45,8 +45,8 @@ class TableJoinStage(Stage):
 
     @property
     def stores(self) -> Mapping[str, Restore]:
-        """See :attr:`Stage.stores`. The rows of the tables are among them."""
-        tables = self.subtopology.table_stores.values()
+        """See :attr:`Stage.stores`. The rows of the joined tables are among them."""
+        tables = (store for store in self.subtopology.table_stores.values() if store in self.joined_stores)
         return {**dict.fromkeys(tables, Restore.LAST_OF_KEY), **super().stores}
 
     def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:

@@ -26,6 +26,7 @@ from streamplan.serdes import field_types as declared
 from streamplan.serdes.json import Json
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
+from streamplan.spark.planning.task_state import task_order
 
 WAITING_ROWS = 1000
 """The most rows of a key that wait for the stream to come to their time; of more, the oldest are taken over."""
@@ -52,7 +53,6 @@ def join_streams_with_tables(frames: Mapping[str, RecordFrame], tables: Mapping[
                 (frame.key if isinstance(frame.key_serde, Json) else F.col("record.key")).alias("key"),
                 F.lit(number).alias("source"),
                 F.unix_millis("record.timestamp").alias("at"),
-                F.col("record.offset").alias("offset"),
                 (F.col("record.reason").isNotNull()).alias("rejected"),
                 (F.col("record.value").isNull()).alias("deleted"),
                 F.col("record").dropFields("timestamp").alias("record"),  # ``at`` has it in ms
@@ -125,7 +125,7 @@ class _TableJoin(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         for table in self._tables.values():
             table.load()
-        ordered = sorted(rows, key=lambda row: row.offset)  # within each source; between sources time decides
+        ordered = sorted(rows, key=lambda row: task_order(row.record))  # within each source; between them time decides
         for row in ordered:
             if row.source in self._tables and not row.rejected:
                 self._tables[row.source].put(row.at, None if row.deleted else row[f"f{row.source}"])

@@ -10,7 +10,7 @@ from streamplan.model.stages import stage_of
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain
 from streamplan.model.stages.foreign_key import ForeignKeyStage
-from streamplan.model.stages.look_up import LookUpStage
+from streamplan.model.stages.look_up import LookUpStage, ResultLookUpStage
 from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.stage import Stage, StatelessStage
 from streamplan.model.stages.stream_join import StreamJoinStage
@@ -20,7 +20,7 @@ from streamplan.model.stages.window import WindowStage
 from streamplan.spark.planning.stages.aggregate import AggregatePlan
 from streamplan.spark.planning.stages.chain import ChainPlan
 from streamplan.spark.planning.stages.foreign_key import ForeignKeyPlan
-from streamplan.spark.planning.stages.look_up import LookUpPlan
+from streamplan.spark.planning.stages.look_up import LookUpPlan, ResultLookUpPlan
 from streamplan.spark.planning.stages.process import ProcessPlan
 from streamplan.spark.planning.stages.stage_plan import OperatorPlan, StagePlan
 from streamplan.spark.planning.stages.stateless import StatelessPlan
@@ -34,6 +34,7 @@ PLANS: Mapping[type[Stage], type[OperatorPlan[Any]]] = {
     TableJoinStage: TableJoinPlan,
     StreamJoinStage: StreamJoinPlan,
     LookUpStage: LookUpPlan,
+    ResultLookUpStage: ResultLookUpPlan,
     WindowStage: WindowPlan,
     AggregateStage: AggregatePlan,
     TaskAggregateStage: TaskAggregatePlan,

@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 
 from streamplan.model.operations import Join
 from streamplan.model.processor_topology import Processor
-from streamplan.model.stages.look_up import LookUpStage
+from streamplan.model.stages.look_up import LookUpStage, ResultLookUpStage
 from streamplan.spark.planning.operators import OperatorPlanner
-from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.output_rows import dead_letter_rows
+from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 from streamplan.spark.planning.stages.stage_plan import (
     OperatorPlan,
     Recounted,
@@ -54,6 +55,64 @@ class LookUpPlan(OperatorPlan[LookUpStage]):
         """See :meth:`StagePlan.apply`."""
         if not isinstance(node.operation, Join):
             return super().apply(node, frames, planner)
-        frame = frames[0].with_value()
-        joined = replace(frame, data=frame.data.withColumn("table", F.col(f"record.`{node.store}`")))
-        return (joined if node.operation.left else joined.where("table is not null")).select(node.operation.value)
+        return _with_rows(frames[0], node, node.operation)
+
+
+class ResultLookUpPlan(OperatorPlan[ResultLookUpStage]):
+    """Looks up the key of each record that a join is given, in its table."""
+
+    def inputs(self, planner: OperatorPlanner) -> Mapping[str, RecordFrame]:
+        """See :meth:`StagePlan.inputs`. These are the records of the stream, and those that the table is read from."""
+        (node,) = self.stage.nodes
+        planner.plan_before([node])
+        frame = rejecting_binary_keys(planner.inputs_of(node)[0])
+        if not frame.no_rejects:
+            planner.write(dead_letter_rows(frame.rejected()))
+        return {node.name: frame.accepted(), self.stage.table: planner.read[self.stage.table].accepted()}
+
+    def operate(self, inputs: Mapping[str, RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
+        """See :meth:`StagePlan.operate`."""
+        return join_streams_with_tables(inputs, self._tables)
+
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Mapping[str, RecordFrame]) -> None:
+        """See :meth:`StagePlan.bind`."""
+        (node,) = self.stage.nodes
+        assert isinstance(node.operation, Join)
+        frame = replace(joined_frames(rows, inputs, self._tables)[node.name], no_rejects=True)
+        planner.bind(node.name, _with_rows(frame, node, node.operation))
+
+    def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
+        """See :meth:`StagePlan.restore`."""
+        (node,) = self.stage.nodes
+        inputs = self.inputs(planner)
+        nothing = replace(inputs[node.name], data=inputs[node.name].data.where("false"))
+        table = stored.frames(stored.table_rows())[self.stage.table]
+        return join_streams_with_tables({node.name: nothing, self.stage.table: table}, self._tables)
+
+    def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
+        """Let the planner go on with the rows that the records meet."""
+        planner.bind_all(frames)
+        inputs = self.inputs(planner)
+        self.bind(planner, self.operate(inputs, None), inputs)
+        return Recounted()
+
+    def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
+        """See :meth:`StagePlan.apply`."""
+        if not isinstance(node.operation, Join):
+            return super().apply(node, frames, planner)
+        table = planner.source_frames()[self.stage.table]
+        row = table.data.select(F.struct(*table.fields).alias("row")).schema["row"].dataType
+        record = F.col("record").withField(f"`{node.store}`", F.lit(None).cast(row))
+        return _with_rows(frames[0].with_record(record), node, node.operation)
+
+    @property
+    def _tables(self) -> Mapping[str, str]:
+        (node,) = self.stage.nodes
+        return {self.stage.table: str(node.store)}
+
+
+def _with_rows(frame: RecordFrame, node: Processor, join: Join) -> RecordFrame:
+    """Return what a join makes of records and of the rows that they meet."""
+    frame = frame.with_value()
+    joined = replace(frame, data=frame.data.withColumn("table", F.col(f"record.`{node.store}`")))
+    return (joined if join.left else joined.where("table is not null")).select(join.value)
