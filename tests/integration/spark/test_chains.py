@@ -169,7 +169,7 @@ def test_a_missing_changelog_is_named_and_created_again_its_state_begins_anew(
     tried.produce("sales", [("a", sale("x", 4), 2)])
     with pytest.raises(Refused) as refused:
         tried.drain()
-    assert sorted(re.findall(r"(\S+) does not exist", str(refused.value))) == sorted(topics)
+    assert sorted(re.findall(rf"({tried.name}\S+) does not exist", str(refused.value))) == sorted(topics)
     tried.create_topics()
     tried.drain()
     sold = [1] if "sold" in lost else [2, 3]
