@@ -25,7 +25,15 @@ if TYPE_CHECKING:
         WindowedKStream,
     )
     from streamplan.model.pipeline import Limits, Pipeline, TestData
-    from streamplan.model.processor import KeyValueStore, Processor, Record
+    from streamplan.model.processor import (
+        STREAM_TIME,
+        WALL_CLOCK_TIME,
+        KeyValueStore,
+        Processor,
+        ProcessorContext,
+        Record,
+        WindowStore,
+    )
     from streamplan.model.topology import Topology
     from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
     from streamplan.registry import pipeline_named, registered_pipelines
@@ -39,7 +47,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "STREAM_TIME",
     "UUID",
+    "WALL_CLOCK_TIME",
     "Avro",
     "BranchedKStream",
     "Bytes",
@@ -60,6 +70,7 @@ __all__ = [
     "OnWindowClose",
     "Pipeline",
     "Processor",
+    "ProcessorContext",
     "Protobuf",
     "Record",
     "Serde",
@@ -68,6 +79,7 @@ __all__ = [
     "TestData",
     "TimeWindows",
     "Topology",
+    "WindowStore",
     "WindowedCogroupedKStream",
     "WindowedKStream",
     "arrow_batch",
@@ -96,6 +108,10 @@ _MODULES = {
     "Pipeline": "streamplan.model.pipeline",
     "KeyValueStore": "streamplan.model.processor",
     "Processor": "streamplan.model.processor",
+    "ProcessorContext": "streamplan.model.processor",
+    "STREAM_TIME": "streamplan.model.processor",
+    "WALL_CLOCK_TIME": "streamplan.model.processor",
+    "WindowStore": "streamplan.model.processor",
     "Record": "streamplan.model.processor",
     "Protobuf": "streamplan.serdes.protobuf",
     "Serde": "streamplan.serdes.serde",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -76,8 +77,9 @@ def declare(operations: Iterable[Operation], facts: Facts) -> Declaration:
         facts: What a cluster tells of the application.
     """
     operations = [*operations]
-    stores = dict.fromkeys(store for operation in operations for store in operation.node.stores)
+    stores = Counter(store for operation in operations for store in operation.node.stores)
     writer = _Writer(facts, {number_of(store): store for store in stores})
+    writer.shared = {store for store, processors in stores.items() if processors > 1}
     for operation in operations:
         writer.add(operation)
     return Declaration(writer.calls, writer.ask.missing)
@@ -98,6 +100,7 @@ class _Writer:
         groupings: By node and name the results that are groupings.
         cogrouped: By groupings that are folded into one store, and their topics, the result of ``cogroup``.
         branches: By split the number of its branches so far.
+        shared: The stores that several processors have.
     """
 
     def __init__(self, facts: Facts, stores: Mapping[int | None, str]) -> None:
@@ -112,6 +115,7 @@ class _Writer:
         self.groupings: dict[tuple[str, str | None], str] = {}
         self.cogrouped: dict[tuple[str | None, ...], str] = {}
         self.branches: dict[str, int] = {}
+        self.shared: set[str] = set()
 
     def add(self, operation: Operation) -> None:
         """Add the calls of one operation."""
@@ -334,8 +338,7 @@ class _Writer:
         tried = 'type("Tried", (Processor,), {"__module__": "tried", "process": lambda *given: None})'
         processor = Code("Processor", tried)
         options: Options = {
-            "store": literal(node.stores[0]),
-            "state": _fields(ask.text(node.name, "the fields of the values in the store of {}", "")),
+            **self._stores_of_process(node),
             "schema": _fields(ask.text(node.name, "the fields of the records that {} gives", "")),
         }
         if number_of(node.name) is None:
@@ -344,6 +347,23 @@ class _Writer:
             options |= self._named(node, "process")
         variable = _variable(node.name, "process")
         self._call(Call(node.name, operation.on[0], "process", (processor,), options, variable))
+
+    def _stores_of_process(self, node: Node) -> Options:
+        """The store of a processor, or its stores: where there are several, and where another processor has it, too."""
+        ask = self.ask
+        if len(node.stores) == 1 and node.stores[0] not in self.shared:
+            state = ask.text(node.name, "the fields of the values in the store of {}", "")
+            return {"store": literal(node.stores[0]), "state": _fields(state)}
+        ask.note(node.name, "the serdes of its stores, and which of them are a WindowStore: here each has keys of text")
+        written, tried = [], []
+        for store in node.stores:
+            name, values = (
+                literal(store).written,
+                _fields(ask.text(node.name, f"the fields of the values in {store}", "")),
+            )
+            written.append(f"{name}: KeyValueStore(String(), Json({values.written}))")
+            tried.append(f"{name}: KeyValueStore(String(), Json({values.tried}))")
+        return {"stores": Code(f"{{{', '.join(written)}}}", f"{{{', '.join(tried)}}}")}
 
     # -- groupings and joins
 

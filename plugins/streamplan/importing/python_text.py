@@ -61,8 +61,9 @@ def _imported(calls: Sequence[Call]) -> list[str]:
     names = {"Pipeline", "Topology"}
     for call in calls:
         for argument in (*call.arguments, *call.options.values()):
-            if isinstance(argument, Code) and (match := re.match(r"[A-Z]\w+(?=\(|$)", argument.written)):
-                names.add(match[0])
+            if isinstance(argument, Code):  # a class, or a mapping of stores
+                code = re.sub(r'"(?:[^"\\]|\\.)*"', "", argument.written)
+                names |= {*re.findall(r"(?:^|[{(,:] ?)([A-Z]\w+)(?=\(|$)", code)}
     return sorted(names)
 
 

@@ -213,20 +213,23 @@ class Recognition:
         return len(node.after) > 1 and all(name.startswith(node.name) for name in node.after)
 
     def _is_process(self, node: Node) -> bool:
-        """Whether it is a processor of the Processor API that has a store for itself.
+        """Whether it is a processor of the Processor API with stores of its own, or that other such processors have.
 
         Behind one that the application named comes an operation of a stream, or a sink. Behind an aggregate comes
         neither.
         """
-        if len(node.stores) != 1 or len(node.before) != 1:
+        if not node.stores or len(node.before) != 1:
             return False
-        if any(other.stores and node.stores[0] in other.stores for other in self.nodes.values() if other is not node):
+        sharing = [other for other in self.nodes.values() if other is not node and {*other.stores} & {*node.stores}]
+        if prefix_of(node.name) == "KSTREAM-PROCESSOR-":
+            return all(prefix_of(other.name) == "KSTREAM-PROCESSOR-" for other in sharing)
+        if len(node.stores) != 1 or sharing:
             return False
-        if not (prefix := prefix_of(node.name)):
+        if not prefix_of(node.name):
             behind = [self.nodes[name] for name in node.after]
             is_stream = any(after.is_sink or prefix_of(after.name).startswith("KSTREAM-") for after in behind)
             return is_stream and not self._is_table(node)
-        return prefix == "KSTREAM-PROCESSOR-"
+        return False
 
     def _writer(self, store: str) -> str:
         """The name of the node that fills a state store; empty where it cannot be told."""

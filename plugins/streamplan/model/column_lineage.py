@@ -28,8 +28,10 @@ from streamplan.model.operations import (
     MapValuesFunction,
     Operation,
     Process,
+    ProcessWithStores,
     ReduceFunction,
     ResponseJoin,
+    StateStore,
     StreamJoin,
     SubscriptionJoin,
     SubscriptionSend,
@@ -68,7 +70,8 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
     written: dict[str, dict[str, frozenset[Column]]] = {}
     stored: dict[str, dict[str, frozenset[Column]]] = {}
     # A sub-topology may read what one with a greater number writes. So each pass knows one step more.
-    passes = len(topology.subtopologies)
+    # So may a processor what another one has put into a store that both have.
+    passes = len(topology.subtopologies) + 1
     for subtopology in topology.subtopologies * passes:
         after: dict[str, dict[str, frozenset[Column]]] = {}
         for node in subtopology.nodes:
@@ -114,6 +117,12 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                         {KEY: before.get(KEY, frozenset()), **dict.fromkeys((name for name, _ in columns), every)}
                         for columns in (state, fields)
                     )
+                case Processor(operation=ProcessWithStores(stores=stores, fields=fields)):
+                    every = _every([before, *(stored.get(store, {}) for store in stores)])
+                    after[node.name] = dict.fromkeys((KEY, *(name for name, _ in fields)), every)
+                case Processor(operation=StateStore(store=store, value=serde)):
+                    behind = [after[name] for name in subtopology.predecessors[node.name]]
+                    stored[store] = after[node.name] = dict.fromkeys((KEY, *serde.fields), _every(behind))
                 case Processor(operation=operation, store=store):
                     table = stored.get(store, {}) if store is not None and isinstance(operation, Join) else {}
                     after[node.name] = _through(operation, before, table)
@@ -191,3 +200,7 @@ def _union(all_origins: Iterable[Origins]) -> dict[str, frozenset[Column]]:
         for name, columns in origins.items():
             merged[name] = merged.get(name, frozenset()) | columns
     return merged
+
+
+def _every(columns: Iterable[Mapping[str, frozenset[Column]]]) -> frozenset[Column]:
+    return frozenset[Column]().union(*(of for each in columns for of in each.values()))

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from streamplan.errors import Refused, did_you_mean
 from streamplan.model.java_collections import hash_order, objects_hash, string_hash
-from streamplan.model.operations import Aggregate, Count, StoreForJoin
+from streamplan.model.operations import Aggregate, Count, StateStore, StoreForJoin
 from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.model.topology import Topology
 
@@ -157,6 +157,9 @@ def _hash(topology: Topology, subtopology: Subtopology) -> int:
             match node.operation:
                 case Count(window=window) | Aggregate(window=window) if window is not None:
                     retention = window.retention_ms ^ window.retention_ms >> 32
+                    changelogs += topic ^ objects_hash(topic, configs, retention, not_enforced)
+                case StateStore(retention_ms=retention_ms, retain_duplicates=False) if retention_ms is not None:
+                    retention = retention_ms ^ retention_ms >> 32
                     changelogs += topic ^ objects_hash(topic, configs, retention, not_enforced)
                 case StoreForJoin(windows=windows):
                     retention = windows.retention_ms ^ windows.retention_ms >> 32

@@ -79,9 +79,13 @@ class _Described:
             before.grow(delta)
 
 
+def _is_of_library(node: Node) -> bool:
+    return node.is_of_library if isinstance(node, Processor) else not (isinstance(node, Sink) and node.is_further)
+
+
 def _connect(subtopology: Subtopology) -> dict[str, _Described]:
     """``describeSubtopology``: connects the nodes in the order of a Java ``HashMap``, which matters: sizes change."""
-    nodes = (node for node in subtopology.nodes if not (isinstance(node, Sink) and node.is_further))
+    nodes = (node for node in subtopology.nodes if _is_of_library(node))
     described = {node.name: _Described(node) for node in nodes}
     for name in hash_order(described, string_hash):
         entry = described[name]

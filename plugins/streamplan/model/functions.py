@@ -203,12 +203,12 @@ class TakesTypedRecords:
 
 @dataclass(frozen=True)
 class _TypedProcess:
-    call: Callable[[Any, Any], Any]
+    call: Callable[..., Any]
     record_class: RecordClass
 
-    def __call__(self, record: Any, store: Any) -> Any:
+    def __call__(self, record: Any, *store: Any) -> Any:
         value = None if record.value is None else self.record_class.read(record.value)
-        return self.call(replace(record, value=value), store)
+        return self.call(replace(record, value=value), *store)
 
     @property
     def __code__(self) -> types.CodeType:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
 from streamplan.errors import did_you_mean
-from streamplan.judged import NO_FIELDS, Diagnostic, Mistaken, judged
+from streamplan.judged import NO_FIELDS, Diagnostic, Mistaken, judged, mistakes_of
 from streamplan.judged_words import described, shown
 from streamplan.model.diagnostics import caller_location, name_fault
 from streamplan.model.expressions import Expression, Text, paths_of, plain
@@ -69,9 +69,11 @@ from streamplan.model.operations import (
     Peek,
     PeekFunction,
     Process,
+    ProcessWithStores,
     Reduce,
     ReduceFunction,
     Split,
+    StateStore,
     StreamJoin,
     TableFilter,
     TableJoin,
@@ -79,7 +81,8 @@ from streamplan.model.operations import (
     ToStream,
     ToTable,
 )
-from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
+from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, KeyValueStore, Processor, WindowStore
+from streamplan.model.processor_stores import Refusal, declared_store, schedules_of
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
 from streamplan.model.windows import (
     MOST_WINDOWS_OF_RECORD,
@@ -861,27 +864,39 @@ class KStream(_Declared[K, V]):
         self,
         processor: type[Processor],
         *,
-        store: str,
-        state: str,
+        store: str | None = None,
+        state: str | None = None,
+        stores: Mapping[str, KeyValueStore | WindowStore] | None = None,
         schema: str | None = None,
+        key_serde: KeySerde | None = None,
         timer: str | None = None,
         timer_type: Literal["STREAM_TIME"] = STREAM_TIME,
         ttl: Duration | None = None,
         on_error: OnError = REJECT,
         deterministic: bool = True,
         name: str | None = None,
-    ) -> KStream[K, Any]:
-        """Call a Python class with each record and with the value that a state store has of its key.
+    ) -> KStream[Any, Any]:
+        """Call a Python class with each record. It keeps state: a value for each key, or several stores of any keys.
 
         Example: ``payments.process(Detector, store="seen", state="count bigint", schema="alarm boolean")``
+
+        With ``stores`` the class has all keys that its stream task has in some stores, forwards records with any key,
+        timestamp and headers, and schedules punctuators:
+        ``lines.process(WordCount, stores={"counts": KeyValueStore(String(), Long())}, schema="n bigint")``
 
         Args:
             processor: A subclass of :class:`streamplan.Processor`.
             store: The name of the key-value store (``StreamsBuilder.addStateStore``).
             state: The fields of the store's values, in Spark's DDL.
-            schema: The fields of the records that the class returns, in Spark's DDL. Without it the return type of its
-                methods ``process`` and ``on_timer`` tells them; see :meth:`map_values`. A field that only one of them
-                tells is null in the records of the other one.
+            stores: In place of ``store`` and ``state``, by their names the stores of the class, each a
+                :class:`streamplan.KeyValueStore` or a :class:`streamplan.WindowStore`. Processors share a store of
+                the same name and declaration.
+            schema: The fields of the records that the class returns or forwards, in Spark's DDL. Without it the return
+                type of its methods ``process`` and ``on_timer`` tells them; see :meth:`map_values`. A field that only
+                one of them tells is null in the records of the other one. With ``stores``, a class without it forwards
+                nothing.
+            key_serde: With ``stores`` the serde of the keys of the records that the class forwards; by default that of
+                the stream.
             timer: The field of the store's values that has the time of the key's timer, a timestamp. At this time
                 ``on_timer`` is called. Null is no timer.
             timer_type: Which time it is: that of the records, ``"STREAM_TIME"``.
@@ -891,8 +906,8 @@ class KStream(_Declared[K, V]):
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
 
         Returns:
-            The stream of the records that the class returns. They keep their key. A grouping or a join that follows
-            repartitions the stream, as in the library.
+            The stream of the records that the class returns or forwards. A grouping or a join that follows repartitions
+            the stream, as in the library.
         """
         self._refuse_window("process")
         if not (isinstance(processor, type) and issubclass(processor, Processor)):
@@ -902,6 +917,19 @@ class KStream(_Declared[K, V]):
             return replace(self, _fields=None)
         if processor.process is Processor.process:
             self._graph.fault(f"process: {processor.__name__} has no process", "Write a subclass with this method")
+        if stores is not None:
+            others = {"store": store, "state": state, "timer": timer, "ttl": ttl}
+            return self._process_with_stores(
+                processor, stores, schema, key_serde, on_error, deterministic, name, [*filter(others.get, others)]
+            )
+        if key_serde is not None:
+            self._graph.fault("process: key_serde without stores: the records keep their key", "Leave it out")
+        if store is None or state is None:
+            self._graph.fault(
+                "process: the store is not declared",
+                "store='seen', state='count bigint'; or stores={'seen': KeyValueStore(String(), Json('count bigint'))}",
+            )
+            return replace(self, _fields=None)
         held = self._state_of(state)
         self._judge_timer(processor, held, timer, timer_type)
         kept_for = None
@@ -935,6 +963,68 @@ class KStream(_Declared[K, V]):
         fields = _names(made)
         return replace(
             self, _node=node, _fields=fields, _repartition_required=True, _repartition=[], _record_class=None
+        )
+
+    def _process_with_stores(
+        self,
+        processor: type[Processor],
+        stores: Mapping[str, KeyValueStore | WindowStore],
+        schema: str | None,
+        key_serde: KeySerde | None,
+        on_error: OnError,
+        deterministic: bool,
+        name: str | None,
+        others: Sequence[str],
+    ) -> KStream[Any, Any]:
+        fault = self._graph.fault
+        if others:
+            fault(f"process: stores beside {', '.join(others)}", "A class has one form: store=…, or stores=…")
+        if not stores:
+            fault("process: there is no store", "Without state, use map_values(function) or flat_map(function)")
+        if processor.on_timer is not Processor.on_timer:
+            fault(f"process: {processor.__name__} has on_timer", "With stores=…, context.schedule(…) in init")
+        if wrong := arguments_fault(processor.process, "self", "the record"):
+            fault(f"process: {processor.__name__}.process {wrong}", "Write def process(self, record)")
+        function = self._function(processor, "process", on_error, deterministic, given=())
+        tells = schema is not None or hinted_schema(processor.process, each=True) is not None
+        made = self._made_by(replace(function, call=processor.process), schema, "process", each=True) if tells else {}
+        known: dict[str, StateStore] = {}
+        for each, store in stores.items():
+            declared = declared_store(each, store)
+            if isinstance(declared, StateStore):
+                known[each] = declared
+            else:
+                fault(*declared)
+            self._graph.add_faults(mistakes_of({**vars(store)} if hasattr(store, "__dict__") else store))
+        schedules = schedules_of(processor, stores) if len(known) == len(stores) else ()
+        if isinstance(schedules, Refusal):
+            fault(*schedules)
+            schedules = ()
+        keys = Key(None, self._key.serde)
+        if key_serde is not None:
+            keys = Key.declared(self._graph, "process", None, key_serde)
+        operation = ProcessWithStores(
+            replace(function, call=with_typed_records(function.call)),
+            tuple(known),
+            tuple((made or {}).items()),
+            keys.serde,
+            schedules,
+        )
+        if name is None:
+            name = self._graph.generate_name("KSTREAM-PROCESSOR-")
+        elif wrong := name_fault(name):  # the library draws no number for a processor with a name
+            fault(wrong, "Choose a shorter one of legal characters")
+        node = self._graph.processor(name, operation, self._node)
+        for of_store in known.values():
+            self._graph.state_store(of_store, node)
+        return replace(
+            self,
+            _node=node,
+            _fields=_names(made),
+            _key=keys,
+            _repartition_required=True,
+            _repartition=[],
+            _record_class=None,
         )
 
     def _state_of(self, state: str) -> dict[str, str] | None:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from streamplan.model.functions import PythonFunction
 from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows, duration_ms
 from streamplan.serdes.primitive import STRING, KeySerde
+from streamplan.serdes.serde import Serde
 
 Columns: TypeAlias = tuple[tuple[str, str], ...]
 """Field name and expression, in the order of declaration."""
@@ -213,6 +214,59 @@ class AggregateFunction(Process):
     """
 
     initializer: PythonFunction
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A punctuator of a Python class.
+
+    Attributes:
+        interval_ms: It is called again after so long.
+        wall_clock: Whether it goes by the wall clock, and not by the stream time.
+    """
+
+    interval_ms: int
+    wall_clock: bool
+
+
+@dataclass(frozen=True)
+class ProcessWithStores:
+    """Calls a Python class with each record. It has all keys of its stream task in some stores.
+
+    Attributes:
+        function: The class. It is called without arguments.
+        stores: The state stores. What each holds says a :class:`StateStore`.
+        fields: Name and type of each field of the records that the class forwards; none where it forwards nothing.
+        key_serde: The serde of their keys.
+        schedules: What the class schedules.
+    """
+
+    function: PythonFunction
+    stores: tuple[str, ...]
+    fields: Columns
+    key_serde: KeySerde
+    schedules: tuple[Schedule, ...] = ()
+
+
+@dataclass(frozen=True)
+class StateStore:
+    """Writes what processors have put into a store (``StreamsBuilder.addStateStore``). The library has no node for it.
+
+    Attributes:
+        store: The state store.
+        key_serde: The serde of its keys.
+        value: The serde of its values.
+        retention_ms: How long a window is kept; None for a store without windows.
+        window_ms: How long a window is.
+        retain_duplicates: Whether a window keeps all values of a key.
+    """
+
+    store: str
+    key_serde: KeySerde
+    value: Serde
+    retention_ms: int | None = None
+    window_ms: int = 0
+    retain_duplicates: bool = False
 
 
 @dataclass(frozen=True)
@@ -625,6 +679,8 @@ Operation: TypeAlias = (
     | ForEach
     | PeekFunction
     | Process
+    | ProcessWithStores
+    | StateStore
     | Merge
     | Peek
     | NullKeyFilter
@@ -653,7 +709,7 @@ Operation: TypeAlias = (
 )
 
 
-SETS_KEY = (KeySelect, Map, MapFunction, FlatMap, FlatMapFunction)
+SETS_KEY = (KeySelect, Map, MapFunction, FlatMap, FlatMapFunction, ProcessWithStores)
 """The operations that give a record another key."""
 
 SENDS = (SubscriptionSend, SubscriptionJoin, ForeignTableJoin)
@@ -665,7 +721,7 @@ MAKES_SEVERAL = (FlatMap, FlatMapFunction, FlatMapValues, FlatMapValuesFunction)
 ACTS = (ForEach, PeekFunction)
 """The operations that call a function for what it does, and not for what it returns."""
 
-LEAVES_OUT = (*MAKES_SEVERAL, Filter, FilterFunction, FilterNot, FilterNotFunction, Branch, Process)
+LEAVES_OUT = (*MAKES_SEVERAL, Filter, FilterFunction, FilterNot, FilterNotFunction, Branch, Process, ProcessWithStores)
 """The operations that may give no record for a record."""
 
 
@@ -691,7 +747,7 @@ def function_of(operation: Operation) -> PythonFunction | None:
     match operation:
         case FilterFunction() | FilterNotFunction() | MapValuesFunction() | MapFunction():
             return operation.function
-        case FlatMapFunction() | FlatMapValuesFunction() | Process():
+        case FlatMapFunction() | FlatMapValuesFunction() | Process() | ProcessWithStores():
             return operation.function
     return None
 

@@ -19,6 +19,7 @@ from streamplan.model.operations import (
     Operation,
     OuterJoinSide,
     ResponseJoin,
+    StateStore,
     StoreForJoin,
     SubscriptionReceive,
     SubscriptionSend,
@@ -41,7 +42,13 @@ from streamplan.model.topics import (
     windowed_changelog_configs,
 )
 from streamplan.model.topology import Topology
-from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, TIME_AND_SIDE_BYTES, SessionWindows
+from streamplan.model.windows import (
+    STORED_SESSION_BYTES,
+    STORED_WINDOW_BYTES,
+    TIME_AND_SIDE_BYTES,
+    WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS,
+    SessionWindows,
+)
 from streamplan.serdes.json_documents import parse_plain
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde, Value
@@ -576,6 +583,9 @@ def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
         case Count(window=window) | Aggregate(window=window) if window is not None:
             stored_bytes = STORED_SESSION_BYTES if isinstance(window, SessionWindows) else STORED_WINDOW_BYTES
             return windowed_changelog_configs(window.changelog_retention_ms), stored_bytes
+        case StateStore(retention_ms=retention_ms, retain_duplicates=duplicates) if retention_ms is not None:
+            configs = stream_join_changelog_configs if duplicates else windowed_changelog_configs
+            return configs(retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS), STORED_WINDOW_BYTES
         case StoreForJoin(windows=windows):
             return stream_join_changelog_configs(windows.changelog_retention_ms), STORED_WINDOW_BYTES
     return CHANGELOG_CONFIGS, 0

@@ -1,19 +1,26 @@
 """The Processor API for Python: what a class of a declaration does with each record and with the store of its key.
 
-Source: ``org.apache.kafka.streams.processor.api``. A processor here sees the value of the record's own key,
-and not those of the other keys of its stream task. So its results do not depend on the number of partitions.
+Source: ``org.apache.kafka.streams.processor.api``. There are two forms. A processor with ``store=`` sees the value of
+the record's own key, and not those of the other keys of its stream task. So its results do not depend on the number of
+partitions. A processor with ``stores=`` sees all keys that its stream task has in several stores, as in the library.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, overload
+
+from streamplan.kafka_types import Headers
+from streamplan.model.windows import Duration
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from streamplan.serdes.primitive import KeySerde
+    from streamplan.serdes.serde import Serde
 
     K = TypeVar("K", default=Any)
     V = TypeVar("V", default=Any)
@@ -44,6 +51,7 @@ class Record(Generic[K, V]):
         topic: The topic that it was read from.
         partition: The partition of that topic.
         offset: Its offset.
+        headers: Names and values.
     """
 
     key: K
@@ -52,44 +60,301 @@ class Record(Generic[K, V]):
     topic: str
     partition: int
     offset: int
+    headers: Headers = ()
 
 
-class KeyValueStore(ABC):
-    """The value that a state store has for one key.
+class KeyValue(NamedTuple):
+    """A key of a store and its value (``org.apache.kafka.streams.KeyValue``)."""
 
-    Example::
+    key: Any
+    value: Any
+
+
+class Windowed(NamedTuple):
+    """A key of a window store (``org.apache.kafka.streams.kstream.Windowed``).
+
+    Attributes:
+        key: The key.
+        start: When its window begins.
+        end: When its window ends.
+    """
+
+    key: Any
+    start: datetime
+    end: datetime
+
+
+class KeyValueStore(Generic[K, V]):
+    """A key-value store of a processor.
+
+    Declared in ``stores=`` it has the serdes of its keys and values. The processor is given the store of its stream
+    task by :meth:`ProcessorContext.get_state_store`, and its methods take a key::
+
+        class Counter(Processor):
+            def init(self, context: ProcessorContext) -> None:
+                self.counts = context.get_state_store("counts")
+
+            def process(self, record: Record) -> None:
+                self.counts.put(record.key, (self.counts.get(record.key) or 0) + 1)
+
+        stream.process(Counter, stores={"counts": KeyValueStore(String(), Long())})
+
+    A processor with ``store=`` is given the value of the record's key, and the methods take no key::
 
         class Counter(Processor):
             def process(self, record: Record, store: KeyValueStore) -> None:
                 before = store.get()
                 store.put({"n": 1 if before is None else before.n + 1})
+
+    Keys are in the order of their bytes, as in the library: negative numbers come behind the positive ones. The first
+    :meth:`range`, :meth:`all` or :meth:`prefix_scan` of a micro-batch reads all keys of the stream task.
+
+    Args:
+        key_serde: The serde of its keys.
+        value_serde: The serde of its values. A value of ``Json(…)`` has its fields as attributes; one of ``String()``,
+            ``Long()`` or another primitive serde is the text or the number itself.
+    """
+
+    def __init__(self, key_serde: KeySerde, value_serde: Serde) -> None:
+        self.key_serde, self.value_serde = key_serde, value_serde
+
+    @property
+    def key(self) -> Any:
+        """Of a store of one key: the key of the record, or of the timer."""
+        raise NotImplementedError
+
+    @overload
+    def get(self) -> Any: ...
+    @overload
+    def get(self, key: K, /) -> Any: ...
+    def get(self, *key: Any) -> Any:
+        """Return the value of a key; None where the store has none."""
+        raise NotImplementedError
+
+    @overload
+    def put(self, value: Any, /) -> None: ...
+    @overload
+    def put(self, key: K, value: Any, /) -> None: ...
+    def put(self, *key_and_value: Any) -> None:
+        """Set the value of a key. Of a store of one key it also sets the timer, or removes it where its field is null.
+
+        Args:
+            *key_and_value: The key, and the value: a mapping, a dataclass, a named tuple, or what :meth:`get` returned.
+                A field that it does not have is null. None deletes the key, as in the library.
+
+        Raises:
+            TypeError: A field has another type than the declared one, or there is no such field.
+            ValueError: Key and value are larger than the changelog takes.
+        """
+        raise NotImplementedError
+
+    def put_if_absent(self, key: K, value: Any) -> Any:
+        """Set the value of a key that has none.
+
+        Returns:
+            The value that the key had; None where the value was set.
+        """
+        raise NotImplementedError
+
+    @overload
+    def delete(self) -> Any: ...
+    @overload
+    def delete(self, key: K, /) -> Any: ...
+    def delete(self, *key: Any) -> Any:
+        """Remove the value of a key, and with it the timer.
+
+        Returns:
+            The value that it had; None for none, and of a store of one key.
+        """
+        raise NotImplementedError
+
+    def range(self, first: K | None = None, last: K | None = None) -> Iterator[KeyValue]:
+        """Return the keys from one to another with their values.
+
+        Args:
+            first: The first key; None for the first of all.
+            last: The last key, which is among them; None for the last of all.
+        """
+        raise NotImplementedError
+
+    def reverse_range(self, first: K | None = None, last: K | None = None) -> Iterator[KeyValue]:
+        """Return what :meth:`range` returns, with the last key first."""
+        raise NotImplementedError
+
+    def all(self) -> Iterator[KeyValue]:
+        """Return all keys with their values."""
+        raise NotImplementedError
+
+    def reverse_all(self) -> Iterator[KeyValue]:
+        """Return all keys with their values, with the last key first."""
+        raise NotImplementedError
+
+    def prefix_scan(self, prefix: str | bytes) -> Iterator[KeyValue]:
+        """Return the keys whose bytes begin with a prefix, with their values.
+
+        Args:
+            prefix: The bytes, or a text in UTF-8.
+        """
+        raise NotImplementedError
+
+    def approximate_num_entries(self) -> int:
+        """Return how many keys have a value."""
+        raise NotImplementedError
+
+
+class WindowStore(Generic[K, V]):
+    """A window store of a processor (``Stores.persistentWindowStore``): a value for each key and start of a window.
+
+    Example::
+
+        class Deduplicated(Processor):
+            def init(self, context: ProcessorContext) -> None:
+                self.context = context
+                self.seen = context.get_state_store("seen")
+
+            def process(self, record: Record) -> None:
+                since = record.timestamp - timedelta(minutes=5)
+                if not any(self.seen.fetch(record.key, since, record.timestamp)):
+                    self.context.forward({"id": record.key})
+                self.seen.put(record.key, 1, record.timestamp)
+
+        seen = WindowStore(String(), Long(), retention="10 minutes", size="5 minutes")
+        stream.process(Deduplicated, stores={"seen": seen}, schema="id string")
+
+    A window is gone when its start is older than the retention, counted back from the newest start in the stream task.
+    A time is a datetime with a time zone, or ms since the epoch.
+
+    Args:
+        key_serde: The serde of its keys.
+        value_serde: The serde of its values; see :class:`KeyValueStore`.
+        retention: A duration: for so long a window is kept.
+        size: A duration: of each window, for :attr:`Windowed.end`.
+        retain_duplicates: Whether several values of a key and a start are kept, in the order in which they were put.
+            :meth:`put` then deletes nothing, as in the library.
+    """
+
+    def __init__(
+        self,
+        key_serde: KeySerde,
+        value_serde: Serde,
+        *,
+        retention: Duration,
+        size: Duration,
+        retain_duplicates: bool = False,
+    ) -> None:
+        self.key_serde, self.value_serde = key_serde, value_serde
+        self.retention, self.size, self.retain_duplicates = retention, size, retain_duplicates
+
+    def put(self, key: K, value: Any, at: datetime | int) -> None:
+        """Set the value of a key and of the window that begins at a time. None deletes it.
+
+        Raises:
+            TypeError: A field has another type than the declared one, or there is no such field.
+            ValueError: Key and value are larger than the changelog takes.
+        """
+        raise NotImplementedError
+
+    @overload
+    def fetch(self, key: K, first: datetime | int) -> Any: ...
+    @overload
+    def fetch(self, key: K, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]: ...
+    def fetch(self, key: K, first: datetime | int, last: datetime | int | None = None) -> Any:
+        """Return the value of a key and of the window that begins at a time; None for none.
+
+        With ``last`` it returns the starts of all windows of the key from one time to the other, each with its value.
+        """
+        raise NotImplementedError
+
+    def fetch_all(self, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
+        """Return all windows that begin from one time to another, each a :class:`Windowed` key with its value."""
+        raise NotImplementedError
+
+    def all(self) -> Iterator[KeyValue]:
+        """Return all windows, each a :class:`Windowed` key with its value."""
+        raise NotImplementedError
+
+
+OF_RECORD: Final[Any] = Ellipsis
+"""Stands for the key of the record that is processed."""
+
+
+class ProcessorContext(ABC):
+    """What a processor with ``stores=`` is given by its stream task (``ProcessorContext``).
+
+    Example::
+
+        class WordCount(Processor):
+            def init(self, context: ProcessorContext) -> None:
+                self.context = context
+                self.counts = context.get_state_store("counts")
+                context.schedule("1 second", STREAM_TIME, self.punctuate)
+
+            def process(self, record: Record) -> None:
+                for word in record.value.line.split():
+                    self.counts.put(word, (self.counts.get(word) or 0) + 1)
+
+            def punctuate(self, time: datetime) -> None:
+                for word, count in self.counts.all():
+                    self.context.forward({"n": count}, key=word)
+
+        stream.process(WordCount, stores={"counts": KeyValueStore(String(), Long())}, schema="n bigint")
     """
 
     @property
     @abstractmethod
-    def key(self) -> Any:
-        """The key: that of the record, or that of the timer."""
+    def task_id(self) -> str:
+        """The stream task, such as ``1_0``."""
 
     @abstractmethod
-    def get(self) -> Any:
-        """Return the value with its fields as attributes; None where the store has none."""
+    def get_state_store(self, name: str) -> Any:
+        """Return a store that the processor was declared with, a :class:`KeyValueStore` or a :class:`WindowStore`."""
 
     @abstractmethod
-    def put(self, value: Any) -> None:
-        """Set the value. It also sets the timer, or removes it where the field of the timer is null.
+    def current_stream_time(self) -> datetime | None:
+        """Return the newest timestamp that the stream task has read; None where it has read no record."""
+
+    @abstractmethod
+    def schedule(
+        self,
+        interval: Duration,
+        punctuation: Literal["STREAM_TIME", "WALL_CLOCK_TIME"],
+        punctuator: Callable[[datetime], Any],
+    ) -> None:
+        """Call a function again and again. It is called in ``init``, and nowhere else.
+
+        By ``STREAM_TIME`` it is called for the first record, and then whenever the stream time has reached a multiple
+        of the interval, as in the library. By ``WALL_CLOCK_TIME`` it is called whenever the interval is over, also
+        while there are no records. A time of the wall clock is committed with what the call makes, so that a
+        micro-batch that runs again has the same time. Where several intervals have passed at once, it is called once.
 
         Args:
-            value: A mapping, a dataclass, a named tuple, or what :meth:`get` returned. A field that it does not have is
-                null. None deletes the key, as in the library.
-
-        Raises:
-            TypeError: A field has another type than the declared one, or there is no such field.
-            ValueError: The value is larger than the changelog takes.
+            interval: A duration, as ``"10 seconds"``, or a timedelta. A wall clock is looked at once in a second at
+                most.
+            punctuation: The time that it goes by: ``STREAM_TIME``, that of the records, or ``WALL_CLOCK_TIME``.
+            punctuator: The function. It is given the time, and may forward records and change stores.
         """
 
     @abstractmethod
-    def delete(self) -> None:
-        """Remove the value, and with it the timer."""
+    def forward(
+        self,
+        value: Any,
+        *,
+        key: Any = OF_RECORD,
+        timestamp: datetime | None = None,
+        headers: Iterable[tuple[str, str | bytes | None]] | None = None,
+    ) -> None:
+        """Pass a record on. Without other arguments it has key, timestamp and headers of the record that is processed.
+
+        Args:
+            value: The fields of its value: a mapping, a dataclass or a named tuple; None for a null value.
+            key: Its key. In a punctuator it is null where it is not told.
+            timestamp: Its timestamp, with a time zone. In a punctuator it is by default the time of the call.
+            headers: Names and values. In a punctuator there are none by default.
+
+        Raises:
+            TypeError: A field has another type than the schema has, or there is no such field.
+            ValueError: The serde of the keys cannot write the key.
+        """
 
 
 class Processor:
@@ -107,15 +372,25 @@ class Processor:
         stream.process(Numbered, store="numbers", state="n bigint", schema="number bigint")
 
     A subclass is given to :meth:`streamplan.model.kstream.KStream.process`. One object of it is made for each stream
-    task and micro-batch. So what it remembers belongs into the store, and not into its attributes.
+    task and micro-batch. So what it remembers belongs into a store, and not into its attributes.
     """
 
-    def process(self, record: Record, store: KeyValueStore) -> Iterable[Any] | None:
-        """Process a record.
+    def init(self, context: ProcessorContext) -> None:
+        """Take the stores of the stream task, and schedule punctuators. A processor with ``store=`` has none of both.
 
         Args:
-            record: The record.
-            store: The value of its key.
+            context: Of the stream task.
+        """
+
+    def process(self, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
+        """Process a record.
+
+        A subclass has ``process(self, record, store)`` where it is declared with ``store=``, and
+        ``process(self, record)`` with ``stores=``.
+
+        Args:
+            *args: The record; and with ``store=`` the value that the store has of its key.
+            **kwargs: None. A subclass names the two arguments.
 
         Returns:
             The values of any number of records: mappings, dataclasses or named tuples. They get key, timestamp and

@@ -27,8 +27,10 @@ from streamplan.model.operations import (
     Operation,
     OuterJoinSide,
     Process,
+    ProcessWithStores,
     Reduce,
     ResponseJoin,
+    StateStore,
     StoreForJoin,
     SubscriptionJoin,
     SubscriptionReceive,
@@ -85,19 +87,26 @@ class Processor:
                 return store
             case ResponseJoin(store=store) | ForeignKeyResult(store=store):
                 return store
-            case TableFilter(store=store) | TableMapValues(store=store) | ToTable(store=store):
+            case (
+                TableFilter(store=store) | TableMapValues(store=store) | ToTable(store=store) | StateStore(store=store)
+            ):
                 return store
         return None
 
     @property
     def connected_stores(self) -> tuple[str, ...]:
         """All state stores that the library connects the processor with."""
-        if isinstance(self.operation, TableJoinSide):
+        if isinstance(self.operation, TableJoinSide | ProcessWithStores):
             return self.operation.stores
         if isinstance(self.operation, Cogroup):  # it passes what the processors before it have written
             return ()
         looked_up = (self.operation.looked_up,) if isinstance(self.operation, OuterJoinSide) else ()
         return looked_up if self.store is None else (*looked_up, self.store)
+
+    @property
+    def is_of_library(self) -> bool:
+        """Whether the library has this node, too."""
+        return not isinstance(self.operation, StateStore)
 
     @property
     def writes_store(self) -> bool:
@@ -258,7 +267,7 @@ class Subtopology:
         node = next(node for node in self.nodes if node.name == name)
         if isinstance(node, Source):
             return node.key_serde
-        if isinstance(node, Processor) and isinstance(node.operation, SETS_KEY + SENDS):
+        if isinstance(node, Processor) and isinstance(node.operation, (*SETS_KEY, *SENDS, StateStore)):
             return node.operation.key_serde
         return self.key_serde_of(self.predecessors[name][0])
 

@@ -33,6 +33,7 @@ from streamplan.model.operations import (
     Process,
     Reduce,
     ResponseJoin,
+    StateStore,
     StoreForJoin,
     StreamJoin,
     SubscriptionJoin,
@@ -125,6 +126,7 @@ class StreamsGraph:
         self._priority = 0
         self._names: dict[str, SourceLocation] = {}
         self._stores: dict[str, SourceLocation] = {}
+        self._state_stores: dict[str, tuple[StateStore, GraphNode]] = {}
         self._readers: dict[str, tuple[str, SourceLocation]] = {}
 
     def fault(self, message: str, hint: str) -> None:
@@ -211,6 +213,23 @@ class StreamsGraph:
             return [(Processor(name, built, location), before)]
 
         return self.add(GraphNode(name, build, location), *parents)
+
+    def state_store(self, operation: StateStore, processor: GraphNode) -> None:
+        """Connect a processor with a state store (``addStateStore`` and ``connectProcessorAndStateStores``).
+
+        Args:
+            operation: Writes the store. Several processors share a store that they declare alike.
+            processor: The processor.
+        """
+        known, node = self._state_stores.get(operation.store, (None, None))
+        if node is None or known != operation:
+            self.store_name(operation.store, "")
+            location = caller_location()
+            # A name that no processor can have.
+            name = f"state store {operation.store}"
+            node = GraphNode(name, lambda before: [(Processor(name, operation, location), before)], location)
+            self._state_stores[operation.store] = operation, node
+        self.add(node, processor)
 
     def stream_join(
         self,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 _COLUMNS = "map_values({'field': 'expression'}): it names every field of the new value"
 _FOLD = "group_by('key').aggregate({{'{0}': '{0}(field)'}})"
-_PROCESS = "process(MyProcessor, store='…', state='…'), or map_values(function) where no state is needed"
+_PROCESS = "process(MyProcessor, stores={'…': KeyValueStore(…)}), or map_values(function) where no state is needed"
 _SEEN = "print() on a stream, or TopologyTestDriver of streamplan.testing in a test"
 _ORDER = "nothing: a stream has no end, so it has no order to sort it in. reduce(max_by='field') keeps the greatest"
 _FINAL = "emit_strategy(OnWindowClose()), between windowed_by and the aggregate"
@@ -23,10 +23,10 @@ OTHER_WORDS: Mapping[str, str] = {
     "flatTransformValues": _PROCESS,
     "processValues": _PROCESS,
     "globalTable": "table('topic', value=…)",
-    "addStateStore": "process(MyProcessor, store='name', state='field type') on a stream",
+    "addStateStore": "process(MyProcessor, stores={'name': KeyValueStore(String(), Long())}) on a stream",
     "addSource": "stream('topic', value=…)",
     "addSink": "to('topic') on a stream",
-    "addProcessor": "process(MyProcessor, store='name', state='field type') on a stream",
+    "addProcessor": "process(MyProcessor, stores={'name': KeyValueStore(String(), Long())}) on a stream",
     "build": "Pipeline(name='…', topology=topology, description='…')",
     "queryableStoreName": "store='name' at the operation: the name of the store is given there",
     # quixstreams

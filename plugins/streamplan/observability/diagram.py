@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from streamplan.checks.framework.application import Application, SubtopologyTopics
+from streamplan.model.operations import StateStore
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
 from streamplan.model.topics import TopicRole, TopicSpec
@@ -149,6 +150,11 @@ def _box(subtopology: Subtopology, pipeline: Pipeline) -> _Box:
             case Sink(topic=topic):
                 nodes.append(_node(at, node.name, "sink"))
                 box.outputs.append((at, f"topic {topology.decorate(topic)}"))
+            case Processor(operation=StateStore(store=store)):  # the library has no node for it
+                box.edges += [
+                    (prefix + before, f"{prefix}store {store}") for before in subtopology.predecessors[node.name]
+                ]
+                continue
             case Processor(store=store):
                 nodes.append(_node(at, node.name, "processor"))
                 if store is not None and node.writes_store:

@@ -177,7 +177,7 @@ def moment(text: str) -> StartMoment | None:
 
 
 def find_key(application: Application, cluster: Cluster, key: str) -> list[StoredValue]:
-    """Return what the changelogs hold of a key. The one partition of each changelog is read in which the key belongs.
+    """Return what the changelogs hold of a key. Of each changelog the partition is read in which the key belongs.
 
     Args:
         application: The application.
@@ -203,15 +203,17 @@ def _find_key(application: Application, cluster: Cluster, key: str) -> list[Stor
         placed = bytes(spec.prefix_bytes) + raw + bytes(spec.window_bytes)
         if spec.primary_key_type is not None:  # all subscriptions to the key
             placed = combined_key(raw, b"")
-        partition = application.partition_of(spec, placed, len(offsets))
-        last: dict[bytes, Record] = {}
-        ranges = {partition: (offsets[partition].log_start, offsets[partition].last_stable)}
+        partitions = [application.partition_of(spec, placed, len(offsets))]
+        if spec.name in application.unjudged:  # each stream task may have the key
+            partitions = sorted(offsets)
+        last: dict[tuple[bytes, int], Record] = {}
+        ranges = {number: (offsets[number].log_start, offsets[number].last_stable) for number in partitions}
         for batch in cluster.read(spec.name, ranges):
             for record in records_of(batch):
                 stored = record.key or b""
                 any_length = spec.primary_key_type is not None
                 if spec.application_key(stored) == raw and (any_length or len(stored) == len(placed)):
-                    last[stored] = record
+                    last[stored, record.partition] = record
         found += [
             StoredValue(
                 spec.name,
@@ -222,7 +224,7 @@ def _find_key(application: Application, cluster: Cluster, key: str) -> list[Stor
                 _time(record.timestamp),
                 application.key_label(spec.name, spec.application_key(stored)),
             )
-            for stored, record in sorted(last.items())
+            for (stored, partition), record in sorted(last.items())
         ]
     return found
 

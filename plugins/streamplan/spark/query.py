@@ -212,6 +212,7 @@ class _MicroBatchWriter:
 class _WallClock:
     """Lets the time of idle stream tasks go on with the micro-batches of a query.
 
+    ``always``     whether the time is that of the clock, which tasks with records are given, too: for punctuators
     ``committed``  by micro-batch and partition the time that was committed before this start: such a micro-batch may
                    run again
     """
@@ -221,6 +222,7 @@ class _WallClock:
     checkpoint: Checkpoint
     source_topics: Sequence[str]
     committed: Mapping[int, Mapping[int, int]]
+    always: bool = False
 
     def give_times(self, spec: TransactionSpec, sources: Sequence[str]) -> TransactionSpec:
         """Return the specification of a micro-batch with the times of idle stream tasks, and with their positions.
@@ -231,18 +233,20 @@ class _WallClock:
         """
         assert spec.batch is not None
         now_ms = time.time_ns() // 1_000_000
-        self.idle.note_records(spec.partitions, now_ms)
+        if not self.always:
+            self.idle.note_records(spec.partitions, now_ms)
         times = dict(self.committed.get(spec.batch, {}))
         if not times and self.checkpoint.has_ticks(spec.batch, sources) and self.idle.is_any_due(now_ms):
             with suppress(BrokersUnavailable):  # what is processed is not known then
-                until = self.processed.until(now_ms)
+                until = now_ms if self.always else self.processed.until(now_ms)
                 times = self.idle.give_times(until) if until is not None else {}
-        times = {partition: given for partition, given in times.items() if partition not in spec.partitions}
+        if not self.always:
+            times = {partition: given for partition, given in times.items() if partition not in spec.partitions}
         if not times:
             return spec
         ends = self.checkpoint.end_offsets(spec.batch, self.source_topics)
         still = {place: (end, end) for place, end in ends.items() if place[1] in times}
-        return replace(spec, ranges={**spec.ranges, **still}, times=times)
+        return replace(spec, ranges={**still, **spec.ranges}, times=times)
 
     def pause(self) -> float:
         """Return for how many seconds no micro-batch without records is needed."""
@@ -268,7 +272,8 @@ def _wall_clock(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> 
     """
     deployment, subtopology = query.deployment, query.subtopology
     pipeline, committed = deployment.pipeline, claimed.committed[subtopology.id]
-    idle_ms = stage_of(subtopology).idle_ms
+    stage = stage_of(subtopology)
+    idle_ms = stage.idle_ms if stage.punctuates_ms is None else 0
     if idle_ms is None or deployment.until is not None:
         return None
     run_before: dict[int, dict[int, int]] = {}
@@ -278,7 +283,7 @@ def _wall_clock(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> 
                 run_before.setdefault(batch, {})[partition] = given
     stages = [pipeline.source_topics(each) for each in stages_of(subtopology, pipeline.topology)]
     return _WallClock(
-        IdleTasks(idle_ms, pipeline.partitions(subtopology), time.time_ns() // 1_000_000),
+        IdleTasks(idle_ms, pipeline.partitions(subtopology), time.time_ns() // 1_000_000, stage.punctuates_ms),
         ProcessedInput(
             KafkaCluster(deployment.brokers),
             pipeline.topology.application_id,
@@ -288,6 +293,7 @@ def _wall_clock(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> 
         checkpoint,
         pipeline.source_topics(subtopology),
         run_before,
+        always=stage.punctuates_ms is not None,
     )
 
 

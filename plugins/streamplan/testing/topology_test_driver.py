@@ -87,11 +87,14 @@ class TopologyTestDriver:
             for query in self._queries
             if (idle_ms := stage_of(query.subtopology).idle_ms) is not None
         }
+        self._wall_ms = self._now_ms
         self._directory: Path | None = Path(tempfile.mkdtemp(prefix="streamplan-test-"))
         self._failed = False
         try:
             for query in self._queries:
                 query.start(self._directory / str(query.subtopology.id))
+                if times := self._wall_times(query):
+                    query.run([], times)  # from here on the intervals of punctuators are counted
         except BaseException:
             self._failed = True
             self.close()
@@ -106,15 +109,31 @@ class TopologyTestDriver:
         """Let time pass: records that say no time have the later one.
 
         Windows, and the timers of a processor, go by the times of records. Where ``OnWindowClose(idle=…)`` is declared,
-        this is the wall clock, by which stream tasks go on that had no record for so long.
+        this is the wall clock, by which stream tasks go on that had no record for so long. It also is the wall clock of
+        :meth:`advance_wall_clock`.
 
         Args:
             duration: As ``"5 minutes"``, or a timedelta.
         """
         self._require_open()
         self._now_ms += milliseconds(duration)
+        self._wall_ms += milliseconds(duration)
         if self._held is None:
             self._process([], by_clock=True)
+
+    def advance_wall_clock(self, duration: str | timedelta) -> None:
+        """Let the wall clock go on, by which punctuators of ``WALL_CLOCK_TIME`` are called (``advanceWallClockTime``).
+
+        The time of records that say none stays what it was. A punctuator is called once, however often its interval is
+        over.
+
+        Args:
+            duration: As ``"5 minutes"``, or a timedelta.
+        """
+        self._require_open()
+        self._wall_ms += milliseconds(duration)
+        if self._held is None:
+            self._process([], by_wall_clock=True)
 
     def pipe(
         self,
@@ -237,12 +256,18 @@ class TopologyTestDriver:
                 f"the driver of {self._pipeline.name}", expected="open", observed=state, remedy="Make another one."
             )
 
-    def _process(self, records: list[SourceRecord], *, by_clock: bool = False) -> None:
+    def _wall_times(self, query: MemoryQuery) -> dict[int, int]:
+        """By partition the time that the wall clock gives to the stream tasks of a query with punctuators."""
+        punctuates = stage_of(query.subtopology).punctuates_ms is not None
+        return dict.fromkeys(range(self._pipeline.partitions(query.subtopology)), self._wall_ms) if punctuates else {}
+
+    def _process(self, records: list[SourceRecord], *, by_clock: bool = False, by_wall_clock: bool = False) -> None:
         """Process a micro-batch in all sub-topologies, each after those that write what it reads.
 
         Args:
             records: The records of the source topics.
-            by_clock: Whether the time of idle stream tasks goes on.
+            by_clock: Whether the time of idle stream tasks goes on, and the wall clock.
+            by_wall_clock: Whether the wall clock goes on.
         """
         arrived: dict[str, list[SourceRecord]] = defaultdict(list)
         for record in records:
@@ -255,6 +280,8 @@ class TopologyTestDriver:
             if idle is not None:
                 idle.note_records({record.partition for record in taken}, self._now_ms)
                 times = idle.give_times(self._now_ms) if by_clock else {}
+            if by_clock or by_wall_clock:
+                times |= self._wall_times(query)
             if not taken and not times:
                 continue
             for written in self._run(query, taken, times):

@@ -474,3 +474,30 @@ Topologies:
 def test_an_illegal_application_id_is_refused() -> None:
     with pytest.raises(Refused, match="the name 'my app' contains ' '"):
         import_application("my app", JOINED)
+
+
+def test_processors_with_several_or_shared_stores_are_written_with_all_of_them() -> None:
+    given = """\
+Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [lines])
+      --> KSTREAM-PROCESSOR-0000000002
+    Source: KSTREAM-SOURCE-0000000001 (topics: [rules])
+      --> KSTREAM-PROCESSOR-0000000003
+    Processor: KSTREAM-PROCESSOR-0000000002 (stores: [counts, rules])
+      --> KSTREAM-SINK-0000000004
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KSTREAM-PROCESSOR-0000000003 (stores: [rules])
+      --> none
+      <-- KSTREAM-SOURCE-0000000001
+    Sink: KSTREAM-SINK-0000000004 (topic: found)
+      <-- KSTREAM-PROCESSOR-0000000002
+
+"""
+    imported = import_application("my-app", given)
+    assert (imported.refusal, imported.is_verified) == ("", True)
+    assert "from streamplan import Json, KeyValueStore, Pipeline, Processor, String, Topology" in imported.text
+    counts = '"counts": KeyValueStore(String(), Json("TODO: the fields of the values in counts"))'
+    rules = '"rules": KeyValueStore(String(), Json("TODO: the fields of the values in rules"))'
+    assert f"stores={{{counts}, {rules}}}" in imported.text
+    assert f"stores={{{rules}}}" in imported.text

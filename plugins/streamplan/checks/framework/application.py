@@ -15,7 +15,7 @@ from streamplan.kafka_port import Cluster
 from streamplan.kafka_types import Record
 from streamplan.model.copartitioning import copartition_groups
 from streamplan.model.left_out import REASON_LEFT_OUT, records_left_out
-from streamplan.model.operations import Count, KeySelect, NullKeyFilter
+from streamplan.model.operations import Count, KeySelect, NullKeyFilter, StateStore
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.model.processor_topology import Processor, Sink, Source
@@ -239,6 +239,11 @@ def application_of(pipeline: Pipeline) -> Application:
         declared=True,
         limits=pipeline.limits,
         null_keys=dict.fromkeys(map(topology.decorate, _topics_with_null_keys(topology)), ""),
+        unjudged={
+            topology.changelog_topic(node.operation.store): "a processor puts any keys into its store"
+            for _, node in pipeline.stores
+            if isinstance(node.operation, StateStore)
+        },
     )
 
 

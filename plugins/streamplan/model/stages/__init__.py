@@ -16,6 +16,7 @@ from streamplan.model.stages.chain import StageChain, in_order
 from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.look_up import LookUpStage, look_ups
 from streamplan.model.stages.process import ProcessStage
+from streamplan.model.stages.process_stores import ProcessStoresStage
 from streamplan.model.stages.stage import Stage, StatelessStage
 from streamplan.model.stages.stream_join import StreamJoinStage
 from streamplan.model.stages.table_join import TableJoinStage
@@ -30,6 +31,7 @@ STAGES: tuple[type[Stage], ...] = (
     WindowStage,
     AggregateStage,
     ProcessStage,
+    ProcessStoresStage,
 )
 """The kinds that a sub-topology can have."""
 
@@ -46,6 +48,8 @@ def _is_alone(stage: Stage) -> bool:
     """Whether one operator of Spark has the whole stage."""
     if stage.has_one_node:
         return len(stage.nodes) == 1
+    if isinstance(stage, ProcessStoresStage):
+        return len(stage.parts) == 1
     names = {node.name for node in stage.nodes}
     return not stage.is_native or names.isdisjoint(stage.subtopology.downstream_of(names))
 
@@ -55,6 +59,8 @@ def _parts_of(stage: Stage, others: Sequence[Stage]) -> Iterable[Stage]:
         return look_ups(stage, others)
     if isinstance(stage, AggregateStage):
         return (TaskAggregateStage(stage.subtopology, (node,)) for node in stage.nodes)
+    if isinstance(stage, ProcessStoresStage):
+        return stage.parts
     if stage.has_one_node:
         return (type(stage)(stage.subtopology, (node,)) for node in stage.nodes)
     return (stage,)

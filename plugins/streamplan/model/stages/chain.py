@@ -72,6 +72,11 @@ class StageChain(Stage):
         return next((part.idle_ms for part in self.parts if part.idle_ms is not None), None)
 
     @property
+    def punctuates_ms(self) -> int | None:
+        """See :attr:`Stage.punctuates_ms`. The least time of several."""
+        return min((part.punctuates_ms for part in self.parts if part.punctuates_ms is not None), default=None)
+
+    @property
     def ttl_ms(self) -> int | None:
         """See :attr:`Stage.ttl_ms`. The least one of several."""
         return min((part.ttl_ms for part in self.parts if part.ttl_ms is not None), default=None)

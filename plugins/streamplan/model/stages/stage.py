@@ -119,6 +119,11 @@ class Stage:
         return None
 
     @property
+    def punctuates_ms(self) -> int | None:
+        """After so long punctuators are called by the wall clock; None where none are."""
+        return None
+
+    @property
     def ttl_ms(self) -> int | None:
         """After so long a stored value is gone that was not put again; None where it is kept."""
         return None

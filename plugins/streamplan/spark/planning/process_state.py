@@ -167,10 +167,10 @@ class _Store(KeyValueStore):
     def key(self) -> Any:
         return self._key
 
-    def get(self) -> Any:
+    def get(self) -> Any:  # type: ignore[override]  # a store of one key is asked for none
         return None if self.value is None else self._form.values.seen(self.value)
 
-    def put(self, value: Any) -> None:
+    def put(self, value: Any, /) -> None:  # type: ignore[override]
         if value is None:
             self.delete()
             return
@@ -181,7 +181,7 @@ class _Store(KeyValueStore):
             raise ValueError("a timer that on_timer sets must be later than the time that it was called with")
         self.value, self.due, self.is_changed = data, due, True
 
-    def delete(self) -> None:
+    def delete(self) -> None:  # type: ignore[override]
         self.value, self.due, self.is_changed = None, None, True
 
 

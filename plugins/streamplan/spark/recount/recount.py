@@ -45,6 +45,7 @@ from streamplan.model.operations import (
     FinalCount,
     Merge,
     Process,
+    ProcessWithStores,
     ToStream,
     function_of,
 )
@@ -334,7 +335,7 @@ class _Recount:
     @cached_property
     def _of_classes(self) -> Sequence[Processor]:
         """The processors that call a Python class, or functions that aggregate."""
-        return [node for node in self.stage.nodes if isinstance(node.operation, Process)]
+        return [node for node in self.stage.nodes if isinstance(node.operation, Process | ProcessWithStores)]
 
     @cached_property
     def stage(self) -> Stage:

@@ -84,7 +84,7 @@ class TaskOutput(ABC):
         self.spec = spec
         self.partition = partition
         self.ranges = {topic: extent for (topic, number), extent in spec.ranges.items() if number == partition}
-        self.goes_by_clock = partition in spec.times
+        self.goes_by_clock = partition in spec.times and all(first == until for first, until in self.ranges.values())
         self._time_is_committed = False
 
     def _write_to(self, producer: Producer) -> None:

@@ -12,6 +12,7 @@ from streamplan.model.stages.chain import StageChain
 from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.look_up import LookUpStage, ResultLookUpStage
 from streamplan.model.stages.process import ProcessStage
+from streamplan.model.stages.process_stores import ProcessStoresStage
 from streamplan.model.stages.stage import Stage, StatelessStage
 from streamplan.model.stages.stream_join import StreamJoinStage
 from streamplan.model.stages.table_join import TableJoinStage
@@ -22,6 +23,7 @@ from streamplan.spark.planning.stages.chain import ChainPlan
 from streamplan.spark.planning.stages.foreign_key import ForeignKeyPlan
 from streamplan.spark.planning.stages.look_up import LookUpPlan, ResultLookUpPlan
 from streamplan.spark.planning.stages.process import ProcessPlan
+from streamplan.spark.planning.stages.process_stores import ProcessStoresPlan
 from streamplan.spark.planning.stages.stage_plan import OperatorPlan, StagePlan
 from streamplan.spark.planning.stages.stateless import StatelessPlan
 from streamplan.spark.planning.stages.stream_join import StreamJoinPlan
@@ -39,6 +41,7 @@ PLANS: Mapping[type[Stage], type[OperatorPlan[Any]]] = {
     AggregateStage: AggregatePlan,
     TaskAggregateStage: TaskAggregatePlan,
     ProcessStage: ProcessPlan,
+    ProcessStoresStage: ProcessStoresPlan,
 }
 """The plans of the kinds of state."""
 

@@ -1,0 +1,147 @@
+"""The stores of a Python class that sees all keys of its stream task, and what the class schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from streamplan.judged_words import shown
+from streamplan.model.diagnostics import name_fault
+from streamplan.model.operations import Schedule, StateStore
+from streamplan.model.processor import (
+    OF_RECORD,
+    STREAM_TIME,
+    WALL_CLOCK_TIME,
+    KeyValueStore,
+    Processor,
+    ProcessorContext,
+    WindowStore,
+)
+from streamplan.model.windows import Duration, duration_ms, duration_text
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import KEY_SERDES, Primitive
+
+_EXAMPLE = 'For example stores={"seen": KeyValueStore(String(), Json("count bigint"))}'
+
+
+class Refusal(NamedTuple):
+    """What is wrong, and what to write."""
+
+    message: str
+    hint: str
+
+
+def declared_store(name: str, store: object) -> StateStore | Refusal:
+    """Return the operation that writes a store; or what is wrong with the declaration.
+
+    Args:
+        name: The name of the store.
+        store: What the declaration has.
+    """
+    if not isinstance(store, KeyValueStore | WindowStore):
+        return Refusal(f"process: the store {name!r} is {shown(store)}", _EXAMPLE)
+    if (wrong := name_fault(name)) is not None:
+        return Refusal(wrong, "Choose a shorter one of legal characters")
+    if not isinstance(store.key_serde, Primitive | Json):
+        listed = ", ".join(each.declaration for each in KEY_SERDES.values())
+        return Refusal(
+            f"process: the keys of {name!r} are {shown(store.key_serde)}", f"A serde of keys: {listed} or Json('…')"
+        )
+    if isinstance(store.key_serde, Json) and store.key_serde.key_fault is not None:
+        return Refusal(f"process: the keys of {name!r}: {store.key_serde.key_fault}", _EXAMPLE)
+    if not isinstance(store.value_serde, Primitive | Json):
+        return Refusal(
+            f"process: the values of {name!r} are {shown(store.value_serde)}",
+            "Json('…'), String(), Long() or another primitive serde: a store names no schema of a registry",
+        )
+    if isinstance(store, KeyValueStore):
+        return StateStore(name, store.key_serde, store.value_serde)
+    try:
+        retention, size = (duration_ms(duration_text(each)) for each in (store.retention, store.size))
+    except ValueError as error:
+        return Refusal(
+            f"process: {name!r}: {error}", "For example WindowStore(…, retention='10 minutes', size='5 minutes')"
+        )
+    if size > retention:  # ``Stores.persistentWindowStore``
+        return Refusal(
+            f"process: the retention of {name!r}, {store.retention}, is shorter than its windows, {store.size}",
+            "A retention of at least their size",
+        )
+    return StateStore(name, store.key_serde, store.value_serde, retention, size, store.retain_duplicates)
+
+
+def schedules_of(
+    processor: type[Processor], stores: Mapping[str, KeyValueStore | WindowStore]
+) -> tuple[Schedule, ...] | Refusal:
+    """Return what a class schedules, by calling its ``init``; or what is wrong with that.
+
+    Args:
+        processor: The class.
+        stores: The stores that it was declared with.
+    """
+    context = _DeclaredContext(stores)
+    try:
+        processor().init(context)
+    except Exception as error:  # noqa: BLE001  whatever a class of a declaration raises would stop each of its stream tasks
+        return Refusal(
+            f"process: {processor.__name__}.init raised {type(error).__name__}: {error}",
+            "It is called in each stream task, and takes the stores that the processor is declared with",
+        )
+    return tuple(context.schedules)
+
+
+class _DeclaredContext(ProcessorContext):
+    """The context of a class that is declared: it notes what is scheduled."""
+
+    def __init__(self, stores: Mapping[str, KeyValueStore | WindowStore]) -> None:
+        self._stores = stores
+        self.schedules: list[Schedule] = []
+
+    @property
+    def task_id(self) -> str:
+        return "0_0"
+
+    def get_state_store(self, name: str) -> Any:
+        require_store(name, self._stores)
+        return self._stores[name]
+
+    def current_stream_time(self) -> datetime | None:
+        return None
+
+    def schedule(self, interval: Duration, punctuation: str, punctuator: Callable[[datetime], Any]) -> None:
+        self.schedules.append(schedule_of(interval, punctuation))
+
+    def forward(
+        self,
+        value: Any,
+        *,
+        key: Any = OF_RECORD,
+        timestamp: datetime | None = None,
+        headers: Iterable[tuple[str, str | bytes | None]] | None = None,
+    ) -> None:
+        raise RuntimeError("there is no record to forward in init")
+
+
+def require_store(name: str, stores: Iterable[str]) -> None:
+    """Raise KeyError for a store that a processor was not declared with."""
+    if name not in stores:
+        raise KeyError(f"the processor has no store {name!r}; it has {', '.join(sorted(stores))}")
+
+
+def schedule_of(interval: Duration, punctuation: str) -> Schedule:
+    """Return what is scheduled.
+
+    Args:
+        interval: A duration.
+        punctuation: ``STREAM_TIME`` or ``WALL_CLOCK_TIME``.
+
+    Raises:
+        ValueError: They are something else.
+    """
+    interval_ms = duration_ms(duration_text(interval))
+    if interval_ms < 1:
+        raise ValueError("the minimum supported scheduling interval is 1 millisecond")
+    if punctuation not in (STREAM_TIME, WALL_CLOCK_TIME):
+        raise ValueError(f"{punctuation!r} is neither {STREAM_TIME!r} nor {WALL_CLOCK_TIME!r}")
+    return Schedule(interval_ms, punctuation == WALL_CLOCK_TIME)

@@ -1,0 +1,378 @@
+"""The state of a stream task whose records Python classes process that have all keys of some stores.
+
+The group is the stream task, so each store has all of its keys. A call of a class that fails changes no store and
+forwards nothing. What has changed in the stores is given at the end of a micro-batch, once for each key, as the
+library's record cache does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import count, groupby
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from streamplan.model.operations import Columns, ProcessWithStores, Schedule, StateStore
+from streamplan.model.processor import OF_RECORD, ProcessorContext, Record
+from streamplan.model.processor_stores import require_store, schedule_of
+from streamplan.model.timestamps import timestamp_fault
+from streamplan.model.windows import STORED_WINDOW_BYTES, Duration
+from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.field_types import StructType as DeclaredStruct
+from streamplan.serdes.field_types import parse_type
+from streamplan.serdes.moments import as_datetime, as_milliseconds
+from streamplan.serdes.primitive import KeySerde
+from streamplan.serdes.serde import Serde, Undecodable
+from streamplan.spark.headers import headers_as_text, headers_from_text
+from streamplan.spark.noted_records import note
+from streamplan.spark.planning.field_types import in_state
+from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit, fields_of, parts_of, rejected_by
+from streamplan.spark.planning.python_functions import with_attributes
+from streamplan.spark.planning.task_state import sweep_is_due, task_order
+from streamplan.spark.planning.task_stores import BEFORE_ALL_TIME, TaskStore, start_of
+from streamplan.spark.sink.writers import times_by_clock
+
+RECORD = ("topic", "partition", "offset", "headers", "original_key", "value", "reason", "order", "partition_time")
+"""The parts of ``record`` that the rows of all classes have."""
+
+_NO_RECORD: Mapping[str, Any] = {**dict.fromkeys(RECORD), "order": []}
+
+
+@dataclass(frozen=True)
+class TaskProcessor:
+    """A class, and the records that it processes.
+
+    Attributes:
+        name: The name of its node.
+        operation: What is done with the records.
+        serde: Reads their values.
+        key_serde: Reads their keys.
+    """
+
+    name: str
+    operation: ProcessWithStores
+    serde: Serde
+    key_serde: KeySerde
+
+    @cached_property
+    def read_type(self) -> pa.StructType:
+        """The type of the values of the records."""
+        return struct_type(self.serde.fields)
+
+    @cached_property
+    def made_type(self) -> pa.StructType:
+        """The type of the values that are forwarded."""
+        return struct_type(dict(self.operation.fields))
+
+    @cached_property
+    def made_struct(self) -> DeclaredStruct:
+        """The same in the words of the serdes."""
+        return struct_of(self.operation.fields)
+
+
+def struct_of(fields: Columns) -> DeclaredStruct:
+    """Return the type of a value with these fields."""
+    return DeclaredStruct(tuple((name, parse_type(of_field)) for name, of_field in fields))
+
+
+class _Forwarded(NamedTuple):
+    """A record that was forwarded. ``value`` has the form of a state, ``key`` is in bytes, ``at`` in ms."""
+
+    key: bytes | None
+    value: dict[str, Any] | None
+    at: int
+    headers: str | None
+
+
+class _Current(NamedTuple):
+    """The record that is processed: what is forwarded has its key, time and headers. ``key`` is as Python sees it."""
+
+    key: Any
+    at: int
+    headers: str | None
+
+
+class _Context(ProcessorContext):
+    """What a class has in one micro-batch.
+
+    Args:
+        task: The class.
+        task_id: The stream task.
+        stores: The stores of the stream task.
+    """
+
+    def __init__(self, task: TaskProcessor, task_id: str, stores: Mapping[str, TaskStore]) -> None:
+        self._task, self._task_id = task, task_id
+        self._stores = {name: stores[name].seen for name in task.operation.stores}
+        self.punctuators: list[tuple[Schedule, Callable[[datetime], Any]]] = []
+        self.is_open = True
+        self.stream_time = BEFORE_ALL_TIME
+        self.current: _Current | None = None
+        self.forwarded: list[_Forwarded] = []
+
+    @property
+    def task_id(self) -> str:
+        return self._task_id
+
+    def get_state_store(self, name: str) -> Any:
+        require_store(name, self._stores)
+        return self._stores[name]
+
+    def current_stream_time(self) -> datetime | None:
+        return None if self.stream_time == BEFORE_ALL_TIME else as_datetime(self.stream_time)
+
+    def schedule(self, interval: Duration, punctuation: str, punctuator: Callable[[datetime], Any]) -> None:
+        if not self.is_open:
+            raise RuntimeError("schedule is called in init: what is scheduled later would be gone with the micro-batch")
+        self.punctuators.append((schedule_of(interval, punctuation), punctuator))
+
+    def forward(
+        self,
+        value: Any,
+        *,
+        key: Any = OF_RECORD,
+        timestamp: datetime | None = None,
+        headers: Iterable[tuple[str, str | bytes | None]] | None = None,
+    ) -> None:
+        if self.current is None:
+            raise RuntimeError("there is no record to forward in init")
+        if value is not None and not self._task.operation.fields:
+            raise TypeError("forward: the declaration of the processor has no schema of what it forwards")
+        to = self.current.key if key is OF_RECORD else key
+        raw = None if to is None else self._task.operation.key_serde.write_key(to)
+        at = self.current.at if timestamp is None else as_milliseconds(timestamp)
+        if (fault := timestamp_fault(at)) is not None:
+            raise ValueError(f"forward: {fault}")
+        text = self.current.headers if headers is None else headers_as_text([*map(_header, headers)])
+        self.forwarded.append(_Forwarded(raw, self._judged(value), at, text))
+
+    def _judged(self, value: Any) -> dict[str, Any] | None:
+        try:
+            fields = fields_of(value, self._task.made_type.names)
+            if fields is None:
+                return None
+            judged = pa.scalar(parts_of(fields, self._task.made_type, ""), self._task.made_type)
+        except Unfit as error:
+            raise TypeError(f"forward: {str(error).removeprefix('returned ')}") from error
+        made: dict[str, Any] = in_state(judged.as_py(maps_as_pydicts="strict"), self._task.made_struct)
+        return made
+
+
+def _header(header: tuple[str, str | bytes | None]) -> tuple[str, bytes | None]:
+    name, value = header
+    return name, value.encode() if isinstance(value, str) else value
+
+
+class ProcessStoresState(StatefulProcessor):
+    """Processes the records of one stream task.
+
+    Args:
+        subtopology: The number of the sub-topology.
+        tasks: The classes. A row of a record has the place of its class in ``of``; one without only has a time.
+        stores: What writes each store, in the order of the state's variables.
+    """
+
+    def __init__(self, subtopology: int, tasks: Sequence[TaskProcessor], stores: Sequence[StateStore]) -> None:
+        self._subtopology, self._tasks, self._operations = subtopology, tasks, stores
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state variables."""
+        key, value = (StructType([StructField(name, BinaryType())]) for name in ("key", "value"))
+        self._states = [handle.getMapState(f"store{n}", key, value) for n in range(len(self._operations))]
+        names = ("stream_time", "wall_clock", "began", "swept", *(f"observed{n}" for n in range(len(self._operations))))
+        self._times = handle.getValueState("times", StructType([StructField(name, LongType()) for name in names]))
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        """Process the records of a micro-batch."""
+        times: Sequence[int] | None = self._times.get() if self._times.exists() else None
+        times = times or (BEFORE_ALL_TIME,) * (4 + len(self._operations))
+        self._stream_time, self._wall_clock, self._began, self._swept = times[:4]
+        self._stores = [TaskStore(*each) for each in zip(self._operations, self._states, times[4:], strict=True)]
+        yield from self._process_all(key[0], list(rows))
+        newest = max((store.observed for store in self._stores), default=BEFORE_ALL_TIME)
+        retention = min((each.retention_ms for each in self._operations if each.retention_ms is not None), default=None)
+        if retention is not None and sweep_is_due(self._swept, newest, retention):
+            self._swept = newest
+            for store in self._stores:
+                store.sweep()
+        for place, store in enumerate(self._stores):
+            yield from self._changes(key[0], place, store)
+        self._times.update(
+            (self._stream_time, self._wall_clock, self._began, self._swept, *(each.observed for each in self._stores))
+        )
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def _changes(self, partition: int, place: int, store: TaskStore) -> Iterator[Row]:
+        for change in store.keys.store():
+            common = {"partition": partition, "at": change.at, "store": place, "stored_value": change.value}
+            if store.operation.retention_ms is None:
+                yield Row(**common, stored_key=change.key)
+                continue
+            number = int.from_bytes(change.key[-4:], "big")
+            own = {"stored_key": change.key[:-STORED_WINDOW_BYTES], "start": start_of(change.key), "number": number}
+            yield Row(**common, **own)
+
+    def _process_all(self, partition: int, rows: list[Row]) -> Iterator[Row]:
+        self._open(f"{self._subtopology}_{partition}")
+        # A tick has no record. It only lets the micro-batch reach this stream task.
+        rows = sorted((row for row in rows if row.record is not None), key=lambda row: task_order(row.record))
+        # The library looks for punctuators that are due when the sub-topology has processed a record that was read.
+        for _, of_one in groupby(rows, key=lambda row: task_order(row.record)[:-1]):
+            of_record = list(of_one)
+            before, self._stream_time = self._stream_time, max(self._stream_time, *(row.at for row in of_record))
+            places = count()
+            for row in of_record:
+                if row.of is not None:
+                    yield from self._process(row, places)
+            yield from self._punctuate(before, self._stream_time, False, row.record, places)
+        now = times_by_clock().get(partition)
+        if now is not None and now > self._wall_clock:
+            if self._wall_clock == BEFORE_ALL_TIME:  # the library's first call is an interval after the start
+                self._wall_clock = self._began = now
+            before, self._wall_clock = self._wall_clock, now
+            yield from self._punctuate(before, now, True, {**_NO_RECORD, "partition": partition}, count())
+
+    def _open(self, task_id: str) -> None:
+        stores = {store.operation.store: store for store in self._stores}
+        self._contexts = [_Context(task, task_id, stores) for task in self._tasks]
+        self._processors = [task.operation.function.call() for task in self._tasks]
+        for context, processor in zip(self._contexts, self._processors, strict=True):
+            processor.init(context)
+            context.is_open = False
+
+    def _process(self, row: Row, places: Iterator[int]) -> Iterator[Row]:
+        task, context = self._tasks[row.of], self._contexts[row.of]
+        data = row.record["value"] if row.value is None else row.value
+        topic, partition, offset = (row.record[name] for name in ("topic", "partition", "offset"))
+        note(topic, partition, offset)
+        headers = row.record["headers"]
+
+        def call() -> Any:
+            try:
+                value = None if data is None else with_attributes(task.serde.decode(bytes(data)), task.read_type)
+                key = None if row.key is None else task.key_serde.read_key(bytes(row.key))
+            except (
+                Undecodable
+            ) as error:  # An operation has made what cannot be read, such as a moment in the year 10000.
+                raise Unfit(f"cannot be called: {error}") from error
+            context.current = _Current(key, row.at, headers)
+            at = as_datetime(row.at)
+            record = Record(key, value, at, topic, partition, offset, tuple(headers_from_text(headers)))
+            return self._processors[row.of].process(record)
+
+        yield from self._called(row.of, "process", call, row.at, row.record, places)
+
+    def _punctuate(
+        self, before: int, now: int, wall_clock: bool, record: Mapping[str, Any], places: Iterator[int]
+    ) -> Iterator[Row]:
+        """Call the punctuators of which a multiple of the interval has come. ``record`` has moved the time on.
+
+        By the wall clock they are multiples since it was first given, and else since the epoch.
+        """
+        start = self._began if wall_clock else 0
+
+        def next_time(interval_ms: int) -> int:
+            is_first = before == BEFORE_ALL_TIME
+            return 0 if is_first else start + ((before - start) // interval_ms + 1) * interval_ms
+
+        due = sorted(
+            (next_time(schedule.interval_ms), of, n)
+            for of, context in enumerate(self._contexts)
+            for n, (schedule, _) in enumerate(context.punctuators)
+            if schedule.wall_clock == wall_clock
+        )
+        nothing = {"original_key": None, "value": None, "headers": None}
+        for due_at, of, number in due:
+            if due_at <= now:
+                punctuator = self._contexts[of].punctuators[number][1]
+                self._contexts[of].current = _Current(None, now, None)
+                name = getattr(punctuator, "__name__", "punctuator")
+
+                def call(punctuator: Callable[[datetime], Any] = punctuator) -> Any:
+                    return punctuator(as_datetime(now))
+
+                yield from self._called(of, name, call, now, {**record, **nothing}, places)
+
+    def _called(
+        self,
+        of: int,
+        name: str,
+        call: Callable[[], Any],
+        at: int,
+        record: Mapping[str, Any],
+        places: Iterator[int],
+    ) -> Iterator[Row]:
+        """The rows of what a call forwards, or of why it has failed. Of a failed call nothing remains in the stores."""
+        context, function = self._contexts[of], self._tasks[of].operation.function
+        context.stream_time, context.forwarded = self._stream_time, []
+        observed = [store.observed for store in self._stores]
+        for store in self._stores:
+            store.at = at
+        common = {"partition": record["partition"], "of": of, "record": record}
+        try:
+            results = call()
+            if isinstance(results, str | bytes | Mapping) or not isinstance(results, Iterable | None):
+                raise Unfit(f"returned {type(results).__name__}, and not a list of values")
+            for value in results or ():
+                context.forward(value)
+        except BaseException as error:  # whatever a class of a declaration raises is the record's reason
+            if isinstance(error, NOT_OF_A_FUNCTION):
+                raise
+            for store, newest in zip(self._stores, observed, strict=True):
+                store.keys.take_back()
+                store.observed = newest
+            method = getattr(self._processors[of], "process", call)
+            reason = rejected_by(f"{function.name}.{name}", method, error, function.on_error)
+            yield Row(**common, at=at, place=next(places), reason=reason)
+            return
+        for store in self._stores:
+            store.keys.keep()
+        for made in context.forwarded:
+            fields = {} if made.value is None else {f"fields{of}": made.value}
+            yield Row(**common, at=made.at, place=next(places), key=made.key, headers=made.headers, **fields)
+
+
+class RestoredProcessStores(ProcessStoresState):
+    """Puts what changelogs have into the state that :class:`ProcessStoresState` goes on with.
+
+    The stream time is then that of the newest record of a changelog.
+
+    Args:
+        subtopology: As for :class:`ProcessStoresState`.
+        tasks: As for :class:`ProcessStoresState`.
+        stores: As for :class:`ProcessStoresState`.
+        times: By partition the time in ms that the wall clock has given to a stream task.
+    """
+
+    def __init__(
+        self,
+        subtopology: int,
+        tasks: Sequence[TaskProcessor],
+        stores: Sequence[StateStore],
+        times: Mapping[int, int],
+    ) -> None:
+        super().__init__(subtopology, tasks, stores)
+        self._restored = times
+
+    def _process_all(self, partition: int, rows: list[Row]) -> Iterator[Row]:
+        for row in rows:
+            store, key = self._stores[row.of], bytes(row.key)
+            self._stream_time = max(self._stream_time, row.at)
+            if store.operation.retention_ms is not None:
+                store.observed = max(store.observed, start_of(key))
+            store.keys.put(key, bytes(row.value), row.at)
+        self._wall_clock = self._began = self._restored.get(partition, self._wall_clock)
+        yield from ()
+
+    def _changes(self, partition: int, place: int, store: TaskStore) -> Iterator[Row]:
+        list(store.keys.store())
+        yield from ()

@@ -1,0 +1,107 @@
+"""Python classes that have all keys of their stream task in some stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
+
+from pyspark.sql import DataFrame
+
+from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.process_stores import ProcessStoresStage
+from streamplan.spark.planning.operators import OperatorPlanner
+from streamplan.spark.planning.output_rows import dead_letter_rows
+from streamplan.spark.planning.process_stores import (
+    forwarded_records,
+    process_with_stores,
+    restore_stores,
+    stored_changes,
+)
+from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
+from streamplan.spark.planning.stages.stage_plan import OperatorPlan, Recounted, Recounting, StoredState
+
+
+class Inputs(NamedTuple):
+    """What the state is given.
+
+    Attributes:
+        records: The records of each processor.
+        read: All records that the stream task reads, where the stream time needs them.
+    """
+
+    records: list[RecordFrame]
+    read: list[RecordFrame]
+
+
+class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
+    """Calls the classes with what the operations before have made of the records."""
+
+    most_recounted: ClassVar[int | None] = 0  # The classes are not called again.
+
+    def inputs(self, planner: OperatorPlanner) -> Inputs:
+        """See :meth:`StagePlan.inputs`."""
+        planner.plan_before(self.stage.nodes)
+        records = [_processable(planner, planner.inputs_of(node)[0]) for node in self.stage.nodes]
+        read = planner.source_frames().values() if self.stage.reads_all_times or self.is_part else ()
+        return Inputs(records, [*read])
+
+    def operate(self, inputs: Inputs, ticks: Callable[[], DataFrame] | None) -> DataFrame:
+        """See :meth:`StagePlan.operate`."""
+        of_clock = None
+        if self.stage.punctuates_ms is not None:
+            assert ticks is not None, f"sub-topology {self.stage.subtopology.id} needs ticks"
+            of_clock = ticks()
+        return self._operated(inputs, of_clock)
+
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Inputs) -> None:
+        """See :meth:`StagePlan.bind`."""
+        for place, node in enumerate(self.stage.nodes):
+            planner.bind(node.name, forwarded_records(node, place, rows))
+        for place, node in enumerate(self.stage.store_nodes):
+            stored = stored_changes(rows, place, node)
+            planner.write_changelog(node, stored)
+            planner.bind(node.name, stored)
+
+    def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
+        """See :meth:`StagePlan.restore`."""
+        stores = self.stage.store_nodes
+        return restore_stores(
+            self.stage.subtopology.id,
+            self.stage.nodes,
+            stores,
+            self.inputs(planner).records,
+            [stored.rows(node) for node in stores],
+            stored.times,
+        )
+
+    def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
+        """Let the planner go on without a record: the classes are not called again."""
+        planner.bind_all(frames)
+        records = self.inputs(planner).records
+        nothing = Inputs([replace(frame, data=frame.data.where("false")) for frame in records], [])
+        self.bind(planner, self._operated(nothing, None), nothing)
+        return Recounted()
+
+    def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
+        """See :meth:`StagePlan.apply`."""
+        if node in self.stage.store_nodes:
+            return frames[0]
+        if not self.stage.has(node):
+            return super().apply(node, frames, planner)
+        inputs = [_processable(planner, frames[0])]
+        rows = process_with_stores(self.stage.subtopology.id, [node], self.stage.store_nodes, inputs, [])
+        return forwarded_records(node, 0, rows)
+
+    def _operated(self, inputs: Inputs, ticks: DataFrame | None) -> DataFrame:
+        return process_with_stores(
+            self.stage.subtopology.id, self.stage.nodes, self.stage.store_nodes, *inputs, ticks=ticks
+        )
+
+
+def _processable(planner: OperatorPlanner, frame: RecordFrame) -> RecordFrame:
+    """The records that a class can be given."""
+    frame = rejecting_binary_keys(frame)
+    if not frame.no_rejects:
+        planner.write(dead_letter_rows(frame.rejected()))
+    return frame.accepted().with_fields

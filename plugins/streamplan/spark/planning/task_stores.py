@@ -1,0 +1,358 @@
+"""The stores that a Python class has in its stream task, on the map states of Spark.
+
+A store reads a key from the state when the class asks for it, and knows it until the end of the micro-batch. Spark's
+map state does not have the library's order of keys: RocksDB sorts the rows in which Spark holds them. So the first
+range reads all keys of the stream task, and sorts them by their bytes.
+
+Source: ``RocksDBStore``, ``AbstractRocksDBSegmentedBytesStore``, ``WindowKeySchema`` of
+``org.apache.kafka.streams.state.internals``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from streamplan.model.operations import StateStore
+from streamplan.model.processor import KeyValue, KeyValueStore, Windowed, WindowStore
+from streamplan.model.windows import SEQUENCE_NUMBER_BYTES, STORED_WINDOW_BYTES, WINDOW_START_BYTES
+from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.json import Json
+from streamplan.serdes.moments import as_datetime, as_milliseconds
+from streamplan.serdes.primitive import FIELD, KeySerde, Primitive
+from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
+from streamplan.spark.planning.function_results import Unfit, fields_of, parts_of
+from streamplan.spark.planning.python_functions import with_attributes
+
+_LEAST_SEGMENT_MS = 60_000
+"""``Stores.persistentWindowStore``: the interval of a segment is half of the retention, and at least a minute."""
+
+BEFORE_ALL_TIME = -(1 << 63)
+
+
+class Change(NamedTuple):
+    """A change of a store.
+
+    Attributes:
+        key: In bytes.
+        value: In bytes; None for a key that was deleted.
+        at: Its time in ms.
+    """
+
+    key: bytes
+    value: bytes | None
+    at: int
+
+
+class TaskKeys:
+    """The keys that a store has in a stream task, and their values, in bytes.
+
+    Args:
+        state: Spark's map state.
+    """
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._values: dict[bytes, bytes | None] = {}
+        self._stored: set[bytes] = set()
+        self._dropped: set[bytes] = set()
+        self._sorted: list[bytes] | None = None
+        self._changed: dict[bytes, Change] = {}
+        self._before: list[tuple[bytes, bytes | None, Change | None]] = []
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key; None for none."""
+        if key not in self._values:
+            known = self._sorted is None and self._state.containsKey((key,))  # Spark warns of one that is not there
+            if known:
+                self._stored.add(key)
+            self._values[key] = bytes(self._state.getValue((key,))[0]) if known else None
+        return self._values[key]
+
+    def put(self, key: bytes, value: bytes | None, at: int) -> None:
+        """Set the value of a key. None deletes it."""
+        self._before.append((key, self.get(key), self._changed.get(key)))
+        self._set(key, value)
+        self._changed[key] = Change(key, value, at)
+
+    def drop(self, key: bytes) -> None:
+        """Forget a key. The changelog is not told."""
+        self._set(key, None)
+        self._dropped.add(key)
+
+    def between(self, first: bytes | None, last: bytes | None) -> list[bytes]:
+        """Return the keys from one to another, in the order of their bytes. None stands for no bound."""
+        if self._sorted is None:
+            for (found,), (value,) in list(self._state.iterator()):
+                key = bytes(found)
+                self._stored.add(key)
+                self._values.setdefault(key, bytes(value))
+            self._sorted = sorted(key for key, value in self._values.items() if value is not None)
+        begin = 0 if first is None else bisect_left(self._sorted, first)
+        end = len(self._sorted) if last is None else bisect_right(self._sorted, last)
+        return self._sorted[begin:end]
+
+    def keep(self) -> None:
+        """Keep all changes: what has made them has succeeded."""
+        self._before.clear()
+
+    def take_back(self) -> None:
+        """Take back the changes since :meth:`keep`: what has made them has failed."""
+        for key, value, change in reversed(self._before):
+            self._set(key, value)
+            if change is None:
+                self._changed.pop(key, None)
+            else:
+                self._changed[key] = change
+        self._before.clear()
+
+    def store(self) -> Iterator[Change]:
+        """Put the changes into the state, and yield them, the last one of each key."""
+        for key in [*self._changed, *self._dropped]:
+            value = self._values[key]
+            if value is not None:
+                self._state.updateValue((key,), (value,))
+            elif key in self._stored:
+                self._state.removeKey((key,))
+        yield from self._changed.values()
+
+    def _set(self, key: bytes, value: bytes | None) -> None:
+        if self._sorted is not None and (self._values[key] is None) != (value is None):
+            if value is None:
+                del self._sorted[bisect_left(self._sorted, key)]
+            else:
+                insort(self._sorted, key)
+        self._values[key] = value
+
+
+@dataclass(frozen=True)
+class Codec:
+    """The keys and values of a store: as Python code sees them, and in bytes.
+
+    Attributes:
+        key_serde: The serde of the keys.
+        serde: The serde of the values.
+    """
+
+    key_serde: KeySerde
+    serde: Serde
+
+    @cached_property
+    def _arrow_type(self) -> pa.StructType:
+        return struct_type(self.serde.fields)
+
+    def key(self, key: Any) -> bytes:
+        """Return a key in bytes. Raises TypeError or ValueError where the serde has no such key."""
+        if key is None:
+            raise TypeError("the store has no null keys")
+        return self.key_serde.write_key(key)
+
+    def value(self, value: Any) -> bytes:
+        """Return a value in bytes. Raises TypeError where it has another form."""
+        given = {FIELD: value} if isinstance(self.serde, Primitive) else value
+        try:
+            parts = parts_of(fields_of(given, self.serde.fields) or {}, self._arrow_type, "")
+        except Unfit as error:
+            raise TypeError(f"the store cannot hold that: {str(error).removeprefix('returned ')}") from error
+        return self.serde.encode(pa.scalar(parts, self._arrow_type).as_py(maps_as_pydicts="strict"))
+
+    def seen_key(self, key: bytes) -> Any:
+        """Return a key as Python code sees it."""
+        return self.key_serde.read_key(key)
+
+    def seen(self, value: bytes | None) -> Any:
+        """Return a value as Python code sees it; None for none."""
+        if value is None:
+            return None
+        fields = self.serde.decode(value)
+        if isinstance(self.serde, Primitive):
+            return fields[FIELD]
+        seen = with_attributes(fields, self._arrow_type)
+        of_class = self.serde.record_class if isinstance(self.serde, Json) else None
+        return seen if of_class is None else of_class.read(seen)
+
+
+class TaskStore:
+    """A store of a stream task.
+
+    Args:
+        operation: Writes the store.
+        state: Spark's map state.
+        observed: Of a window store the newest start of a window that was put.
+    """
+
+    def __init__(self, operation: StateStore, state: Any, observed: int) -> None:
+        self.operation = operation
+        self.keys = TaskKeys(state)
+        self.codec = Codec(operation.key_serde, operation.value)
+        self.observed = observed
+        self.at = 0
+        """The time in ms of the record or the punctuator that changes the store now."""
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set a value in bytes. Raises ValueError where it is too large for the changelog."""
+        if len(key) + len(value or b"") > MAX_BYTES:
+            raise ValueError(f"the store cannot hold that: {too_large(MAX_BYTES)}")
+        self.keys.put(key, value, self.at)
+
+    @property
+    def seen(self) -> KeyValueStore | WindowStore:
+        """The store as a class sees it."""
+        return _KeyValues(self) if self.operation.retention_ms is None else _Windows(self)
+
+    @property
+    def segment_ms(self) -> int:
+        """Of a window store how much time a segment has."""
+        return max((self.operation.retention_ms or 0) // 2, _LEAST_SEGMENT_MS)
+
+    def sweep(self) -> None:
+        """Forget the windows whose segment is over."""
+        if self.operation.retention_ms is None:
+            return
+        live = (self.observed - self.operation.retention_ms) // self.segment_ms
+        for key in self.keys.between(None, None):
+            if start_of(key) // self.segment_ms < live:
+                self.keys.drop(key)
+
+
+def window_key(key: bytes, start: int, number: int = 0) -> bytes:
+    """Return the key of a window in bytes (``WindowKeySchema.toStoreKeyBinary``).
+
+    Args:
+        key: The key in bytes.
+        start: When the window begins, in ms.
+        number: Its number among those of the same key and start.
+    """
+    return key + start.to_bytes(WINDOW_START_BYTES, "big", signed=True) + number.to_bytes(SEQUENCE_NUMBER_BYTES, "big")
+
+
+def start_of(key: bytes) -> int:
+    """Return when a window begins, in ms, of its key in bytes."""
+    return int.from_bytes(key[-STORED_WINDOW_BYTES:-SEQUENCE_NUMBER_BYTES], "big", signed=True)
+
+
+class _KeyValues(KeyValueStore[Any, Any]):
+    """A key-value store as a class sees it."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._store, self._keys, self._codec = store, store.keys, store.codec
+
+    def get(self, key: Any) -> Any:  # type: ignore[override]  # a store of all keys is asked for one
+        return self._codec.seen(self._keys.get(self._codec.key(key)))
+
+    def put(self, key: Any, value: Any) -> None:  # type: ignore[override]
+        self._store.put(self._codec.key(key), None if value is None else self._codec.value(value))
+
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        before = self.get(key)
+        if before is None:
+            self.put(key, value)
+        return before
+
+    def delete(self, key: Any) -> Any:  # type: ignore[override]
+        before = self.get(key)
+        self.put(key, None)
+        return before
+
+    def range(self, first: Any = None, last: Any = None) -> Iterator[KeyValue]:
+        return self._entries(self._between(first, last))
+
+    def reverse_range(self, first: Any = None, last: Any = None) -> Iterator[KeyValue]:
+        return self._entries(self._between(first, last)[::-1])
+
+    def all(self) -> Iterator[KeyValue]:
+        return self.range()
+
+    def reverse_all(self) -> Iterator[KeyValue]:
+        return self.reverse_range()
+
+    def prefix_scan(self, prefix: str | bytes) -> Iterator[KeyValue]:
+        begin = prefix.encode() if isinstance(prefix, str) else prefix
+        keys = self._keys.between(begin, None)
+        return self._entries(keys[: next((n for n, key in enumerate(keys) if not key.startswith(begin)), len(keys))])
+
+    def approximate_num_entries(self) -> int:
+        return len(self._keys.between(None, None))
+
+    def _between(self, first: Any, last: Any) -> list[bytes]:
+        bounds = (None if bound is None else self._codec.key(bound) for bound in (first, last))
+        return self._keys.between(*bounds)
+
+    def _entries(self, keys: list[bytes]) -> Iterator[KeyValue]:
+        """The entries as they are now: an iterator of RocksDB sees no later change."""
+        values = [(key, self._keys.get(key)) for key in keys]
+        return (KeyValue(self._codec.seen_key(key), self._codec.seen(value)) for key, value in values)
+
+
+class _Windows(WindowStore[Any, Any]):
+    """A window store as a class sees it."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._store, self._keys, self._codec = store, store.keys, store.codec
+        operation = store.operation
+        assert operation.retention_ms is not None
+        self._retention_ms, self._window_ms = operation.retention_ms, operation.window_ms
+        self._duplicates = operation.retain_duplicates
+
+    def put(self, key: Any, value: Any, at: datetime | int) -> None:
+        start, raw = _ms(at), self._codec.key(key)
+        if value is None and self._duplicates:
+            return
+        number = 0
+        if self._duplicates:
+            known = self._keys.between(window_key(raw, start), window_key(raw, start, _GREATEST_NUMBER))
+            number = 1 + (int.from_bytes(known[-1][-SEQUENCE_NUMBER_BYTES:], "big") if known else 0)
+        self._store.observed = max(self._store.observed, start)
+        live = (self._store.observed - self._retention_ms) // self._store.segment_ms
+        if start // self._store.segment_ms < live:
+            return  # the window is gone
+        self._store.put(window_key(raw, start, number), None if value is None else self._codec.value(value))
+
+    def fetch(self, key: Any, first: datetime | int, last: datetime | int | None = None) -> Any:
+        raw = self._codec.key(key)
+        if last is None:
+            start = _ms(first)
+            return self._codec.seen(self._keys.get(window_key(raw, start)) if start >= self._earliest else None)
+        begin, end = max(_ms(first), self._earliest), _ms(last)
+        if end < begin:
+            return iter(())
+        keys = self._keys.between(window_key(raw, max(begin, 0)), window_key(raw, end, _GREATEST_NUMBER))
+        found = [(name, self._keys.get(name)) for name in keys if name[:-STORED_WINDOW_BYTES] == raw]
+        return (KeyValue(as_datetime(start_of(name)), self._codec.seen(value)) for name, value in found)
+
+    def fetch_all(self, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
+        return self._windows(_ms(first), _ms(last))
+
+    def all(self) -> Iterator[KeyValue]:
+        return self._windows(0, (1 << 63) - 1)
+
+    def _windows(self, first: int, last: int) -> Iterator[KeyValue]:
+        """The windows in the order of the library: by segment, then by key and start."""
+        begin = max(first, self._earliest)
+        found = [name for name in self._keys.between(None, None) if begin <= start_of(name) <= last]
+        found.sort(key=lambda name: (start_of(name) // self._store.segment_ms, name))
+        values = [(name, self._keys.get(name)) for name in found]
+        return (KeyValue(self._windowed(name), self._codec.seen(value)) for name, value in values)
+
+    @property
+    def _earliest(self) -> int:
+        """The earliest start of a window that can be fetched."""
+        return self._store.observed - self._retention_ms + 1
+
+    def _windowed(self, name: bytes) -> Windowed:
+        start = start_of(name)
+        key = self._codec.seen_key(name[:-STORED_WINDOW_BYTES])
+        return Windowed(key, as_datetime(start), as_datetime(start + self._window_ms))
+
+
+_GREATEST_NUMBER = (1 << 31) - 1
+
+
+def _ms(moment: datetime | int) -> int:
+    return as_milliseconds(moment) if isinstance(moment, datetime) else moment

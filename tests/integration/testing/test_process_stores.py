@@ -1,0 +1,326 @@
+"""Processors with several stores beside the library's: the same records, the same calls, the same bytes.
+
+Each side has a processor in Python. Ours is given our stores; the library's, in its ``TopologyTestDriver``, calls the
+library's stores.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from py4j.java_gateway import get_field
+from pyspark.sql import SparkSession
+from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor import (
+    STREAM_TIME,
+    WALL_CLOCK_TIME,
+    KeyValueStore,
+    Processor,
+    ProcessorContext,
+    Record,
+    WindowStore,
+)
+from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Long, String
+from streamplan.testing import TestRecord, TopologyTestDriver, WindowedKey
+
+from tests.support.kafka_streams import STREAMS, properties, strings
+from tests.support.streams_library import Callback, Library, java_with_callbacks, raw
+
+APPLICATION = "words"
+BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
+RETENTION, SIZE = timedelta(minutes=3), timedelta(minutes=1)
+RULES, COUNTS = KeyValueStore(String(), Long()), KeyValueStore(String(), Json("n bigint, last string"))
+RECENT = WindowStore(Long(), Long(), retention=RETENTION, size=SIZE)
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    with java_with_callbacks(KAFKA_STREAMS_TEST_UTILS) as jvm:
+        yield jvm
+
+
+class Lines(Processor):
+    """Counts words, keeps when each length was seen, and forwards what it finds."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.rules, self.counts = context.get_state_store("rules"), context.get_state_store("counts")
+        self.recent = context.get_state_store("recent")
+        context.schedule("10 seconds", STREAM_TIME, self.by_stream_time)
+        context.schedule("30 seconds", WALL_CLOCK_TIME, self.by_wall_clock)
+
+    def process(self, record: Record) -> None:
+        for word in sorted(set(record.value.line.split())):
+            before = self.counts.get(word)
+            self.counts.put(word, {"n": 1 + (0 if before is None else before.n), "last": record.key})
+            self.recent.put(len(word), 1 + (self.recent.fetch(len(word), record.timestamp) or 0), record.timestamp)
+        since = record.timestamp - timedelta(minutes=2)
+        seen = [(ms(start), n) for start, n in self.recent.fetch(1, since, record.timestamp)]
+        later = record.timestamp + timedelta(seconds=1)
+        self.context.forward({"text": str(seen)}, key=record.value.line or None, timestamp=later, headers=[("n", b"1")])
+        limit = self.rules.get("limit")
+        for word, count in self.counts.range("b", "d"):
+            if limit is not None and count.n > limit:
+                self.counts.delete(word)
+                self.context.forward({"text": f"{word} {count.n}"})
+
+    def by_stream_time(self, now: datetime) -> None:
+        for word, count in self.counts.all():
+            self.context.forward({"text": f"{count.n} {count.last}"}, key=word)
+
+    def by_wall_clock(self, now: datetime) -> None:
+        windows = [(window.key, ms(window.start), n) for window, n in self.recent.all()]
+        self.context.forward({"text": str(windows)}, key="windows")
+
+
+class Rules(Processor):
+    """Fills the store that the other one asks."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.rules = context.get_state_store("rules")
+
+    def process(self, record: Record) -> None:
+        if record.value is None:
+            self.rules.delete(record.key)
+        else:
+            self.rules.put_if_absent(record.key, record.value.n)
+
+
+def ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def ours() -> Pipeline:
+    topology = Topology(APPLICATION)
+    rules = topology.stream("rules", value=Json("n bigint"))
+    rules.process(Rules, stores={"rules": RULES})
+    lines = topology.stream("lines", value=Json("line string"))
+    stores = {"rules": RULES, "counts": COUNTS, "recent": RECENT}
+    lines.process(Lines, stores=stores, schema="text string").to("found")
+    return Pipeline(APPLICATION, topology, "Words.", {"lines": 1, "rules": 1, "found": 1})
+
+
+class LibraryLines:
+    """The same with the library's stores."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+
+    def init(self, context: Any) -> None:
+        self._context = context
+        self._rules, self._counts, self._recent = map(context.getStateStore, ("rules", "counts", "recent"))
+        types = self._jvm.org.apache.kafka.streams.processor.PunctuationType
+        for seconds, punctuation, call in (
+            (10, types.STREAM_TIME, self._by_stream_time),
+            (30, types.WALL_CLOCK_TIME, self._by_wall_clock),
+        ):
+            punctuator = Callback(f"{STREAMS}.processor.Punctuator", punctuate=call)
+            context.schedule(self._jvm.java.time.Duration.ofSeconds(seconds), punctuation, punctuator)
+
+    def process(self, record: Any) -> None:
+        key, at = raw(record.key()), int(record.timestamp())
+        line = json.loads(bytes(record.value()))["line"]
+        for word in sorted(set(line.split())):
+            before = raw(self._counts.get(word.encode()))
+            n = 1 + (0 if before is None else json.loads(before)["n"])
+            last = {} if key is None else {"last": key.decode()}
+            self._counts.put(word.encode(), json.dumps({"n": n, **last}, separators=(",", ":")).encode())
+            seen = raw(self._recent.fetch(long(len(word)), self._long(at)))
+            self._recent.put(long(len(word)), long(1 + (0 if seen is None else number(seen))), self._long(at))
+        windows = entries(self._recent.fetch(long(1), self._long(at - 120_000), self._long(at)))
+        found = [(int(start), number(value)) for start, value in windows]
+        headers = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
+        headers.add("n", b"1")
+        self._forward(line.encode() or None, str(found), at + 1000, headers)
+        limit = raw(self._rules.get(b"limit"))
+        for word, value in entries(self._counts.range(b"b", b"d")):
+            n = json.loads(bytes(value))["n"]
+            if limit is not None and n > number(limit):
+                self._counts.delete(word)
+                self._forward(key, f"{bytes(word).decode()} {n}", at, record.headers())
+
+    def _by_stream_time(self, now: int) -> None:
+        for word, value in entries(self._counts.all()):
+            count = json.loads(bytes(value))
+            self._forward(bytes(word), f"{count['n']} {count.get('last')}", now)
+
+    def _by_wall_clock(self, now: int) -> None:
+        windows = [
+            (number(raw(key.key())), int(key.window().start()), number(value))
+            for key, value in entries(self._recent.all())
+        ]
+        self._forward(b"windows", str(windows), now)
+
+    def _forward(self, key: bytes | None, text: str, at: int, *headers: Any) -> None:
+        value = json.dumps({"text": text}, separators=(",", ":"), ensure_ascii=False).encode()
+        made = self._jvm.org.apache.kafka.streams.processor.api.Record(key, value, self._long(at), *headers)
+        self._context.forward(made)
+
+    def _long(self, n: int) -> Any:
+        (boxed,) = self._jvm.java.util.stream.LongStream.of(n).boxed().toArray()
+        return boxed
+
+
+class LibraryRules:
+    def init(self, context: Any) -> None:
+        self._rules = context.getStateStore("rules")
+
+    def process(self, record: Any) -> None:
+        value = raw(record.value())
+        if value is None:
+            self._rules.delete(record.key())
+        else:
+            self._rules.putIfAbsent(record.key(), long(json.loads(value)["n"]))
+
+
+def entries(iterator: Any) -> list[tuple[Any, Any]]:
+    found = []
+    while iterator.hasNext():
+        entry = iterator.next()
+        found.append((get_field(entry, "key"), get_field(entry, "value")))
+    iterator.close()
+    return found
+
+
+def long(n: int) -> bytes:
+    return n.to_bytes(8, "big", signed=True)
+
+
+def number(data: Any) -> int:
+    return int.from_bytes(bytes(data), "big", signed=True)
+
+
+class LibraryDriver:
+    """``org.apache.kafka.streams.TopologyTestDriver`` with the same topology."""
+
+    def __init__(self, jvm: Any) -> None:
+        library = Library(jvm, APPLICATION)
+        self._jvm, self._bytes, builder = jvm, library.bytes, library.builder
+        stores, millis = jvm.org.apache.kafka.streams.state.Stores, jvm.java.time.Duration.ofMillis
+        for name in ("rules", "counts"):
+            kept = stores.persistentKeyValueStore(name)
+            builder.addStateStore(stores.keyValueStoreBuilder(kept, self._bytes, self._bytes))
+        durations = (millis(each // timedelta(milliseconds=1)) for each in (RETENTION, SIZE))
+        windows = stores.persistentWindowStore("recent", *durations, False)
+        builder.addStateStore(stores.windowStoreBuilder(windows, self._bytes, self._bytes))
+        consumed = library.option("Consumed", "with", self._bytes, self._bytes)
+        builder.stream("rules", consumed).process(self._supplier(LibraryRules), strings(jvm, ["rules"]))
+        lines = builder.stream("lines", consumed)
+        found = lines.process(self._supplier(lambda: LibraryLines(jvm)), strings(jvm, ["rules", "counts", "recent"]))
+        found.to("found", library.option("Produced", "with", self._bytes, self._bytes))
+        built = builder.build()
+        self.description = built.describe().toString()
+        self._state = TemporaryDirectory()
+        config = {"application.id": APPLICATION, "bootstrap.servers": "none:1", "state.dir": self._state.name}
+        begin = jvm.java.time.Instant.ofEpochMilli(BEGIN)
+        self._driver = jvm.org.apache.kafka.streams.TopologyTestDriver(built, properties(jvm, config), begin)
+
+    def _supplier(self, made: Any) -> Callback:
+        def get() -> Callback:
+            task = made()
+            return Callback(
+                f"{STREAMS}.processor.api.Processor", init=task.init, process=task.process, close=lambda: None
+            )
+
+        return Callback(f"{STREAMS}.processor.api.ProcessorSupplier", stores=lambda: None, get=get)
+
+    def pipe(self, topic: str, key: bytes | None, value: bytes | None, at: int) -> None:
+        serializer = self._bytes.serializer()
+        headers = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
+        headers.add("of", topic.encode())
+        instant = self._jvm.java.time.Instant.ofEpochMilli(at)
+        record = self._jvm.org.apache.kafka.streams.test.TestRecord(key, value, headers, instant)
+        self._driver.createInputTopic(topic, serializer, serializer).pipeInput(record)
+
+    def advance(self, seconds: int) -> None:
+        self._driver.advanceWallClockTime(self._jvm.java.time.Duration.ofSeconds(seconds))
+
+    def output(self, topic: str) -> list[tuple[Any, ...]]:
+        if topic not in [*self._driver.producedTopicNames()]:
+            return []
+        deserializer = self._bytes.deserializer()
+        records = self._driver.createOutputTopic(topic, deserializer, deserializer).readRecordsToList()
+        return [
+            (raw(r.getKey()), raw(r.getValue()), int(r.timestamp()), [(h.key(), raw(h.value())) for h in r.headers()])
+            for r in records
+        ]
+
+    def close(self) -> None:
+        self._driver.close()
+        self._state.cleanup()
+
+
+def key_bytes(key: Any) -> bytes | None:
+    match key:
+        case None:
+            return None
+        case WindowedKey():
+            return long(key.key) + long(ms(key.start)) + bytes(4)
+    return str(key).encode()
+
+
+def value_bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, int):
+        return long(value)
+    fields = {name: field for name, field in value.items() if field is not None}
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def in_bytes(record: TestRecord) -> tuple[Any, ...]:
+    return key_bytes(record.key), value_bytes(record.value), ms(record.timestamp), [*record.headers]
+
+
+def last_of_each_key(records: list[tuple[Any, ...]]) -> dict[Any, Any]:
+    """The library logs each put, we the last one of a micro-batch."""
+    return {key: (value, at) for key, value, at, _ in records}
+
+
+def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_library(
+    spark: SparkSession, jvm: Any
+) -> None:
+    library, drawn, pipeline, at = LibraryDriver(jvm), random.Random(5), ours(), BEGIN
+    written = 0
+    try:
+        assert pipeline.topology.describe() == library.description
+        with TopologyTestDriver(pipeline, spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
+            for turn in range(40):
+                at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000, 30_000, 70_000]))
+                kind = drawn.random()
+                if kind < 0.15:
+                    seconds = drawn.choice([5, 30, 70])
+                    driver.advance_wall_clock(f"{seconds} seconds")
+                    library.advance(seconds)
+                else:
+                    topic = "rules" if kind < 0.35 else "lines"
+                    key: str | None = drawn.choice(["k", "l"] if topic == "lines" else ["limit", "other"])
+                    value: dict[str, Any] | None = {"line": " ".join(drawn.choices(["a", "b", "bb", "c", "ddd"], k=2))}
+                    if topic == "rules":
+                        value = drawn.choice([None, {"n": drawn.randrange(4)}])
+                    elif drawn.random() < 0.1:
+                        key = None
+                    data = None if value is None else json.dumps(value, separators=(",", ":")).encode()
+                    driver.pipe(topic, data, key=key, at=at, headers=[("of", topic)])
+                    library.pipe(topic, None if key is None else key.encode(), data, at)
+                mine, its = [in_bytes(each) for each in driver.output("found")], library.output("found")
+                assert mine == its, f"turn {turn}"
+                written += len(its)
+                for store in ("rules", "counts", "recent"):
+                    changelog = f"{APPLICATION}-{store}-changelog"
+                    changed = [in_bytes(each) for each in driver.output(changelog)]
+                    assert last_of_each_key(changed) == last_of_each_key(library.output(changelog)), f"turn {turn}"
+            assert driver.dead_letters == []
+            assert {key: value["n"] for key, value in driver.store("counts").items()}
+    finally:
+        library.close()
+    assert written > 40

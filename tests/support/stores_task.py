@@ -1,0 +1,127 @@
+"""A stream task whose records Python classes process with several stores, with the state variables in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import Row
+from streamplan.model.functions import PythonFunction
+from streamplan.model.operations import ProcessWithStores, Schedule, StateStore
+from streamplan.model.processor import KeyValueStore, Processor, WindowStore
+from streamplan.model.processor_stores import declared_store, schedules_of
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import STRING, KeySerde
+from streamplan.spark.headers import headers_as_text
+from streamplan.spark.planning import process_stores_state
+from streamplan.spark.planning.process_stores_state import ProcessStoresState, RestoredProcessStores, TaskProcessor
+from streamplan.spark.planning.task_stores import window_key
+
+from tests.support.process_task import Variables
+
+VALUE = Json("n bigint, s string")
+
+
+class Arrived(NamedTuple):
+    """A record for the processor ``of``; None only moves the time on."""
+
+    key: str | None
+    at: int
+    value: Mapping[str, Any] | None
+    offset: int
+    of: int | None = 0
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Forwarded(NamedTuple):
+    """A record that was forwarded, or the reason why the class has failed."""
+
+    key: bytes | None
+    at: int
+    value: Any
+    headers: str | None = None
+    reason: str | None = None
+
+
+class StoresTask:
+    """A stream task.
+
+    ``changelogs``  by the name of a store the last value of each key, in bytes, and its time
+    """
+
+    def __init__(
+        self,
+        processors: type[Processor] | list[type[Processor]],
+        stores: Mapping[str, KeyValueStore | WindowStore],
+        fields: str = "n bigint",
+        key_serde: KeySerde = STRING,
+    ) -> None:
+        classes = processors if isinstance(processors, list) else [processors]
+        declared = [declared_store(name, stores[name]) for name in sorted(stores)]
+        self.stores = [each for each in declared if isinstance(each, StateStore)]
+        columns = tuple(Json(fields).fields.items())
+        self.tasks = []
+        for cls in classes:
+            scheduled = schedules_of(cls, stores)
+            schedules = tuple(each for each in scheduled if isinstance(each, Schedule))
+            function = PythonFunction(cls.__qualname__, cls)
+            operation = ProcessWithStores(function, tuple(stores), columns, key_serde, schedules)
+            self.tasks.append(TaskProcessor(cls.__name__, operation, VALUE, STRING))
+        self.changelogs: dict[str, dict[bytes, tuple[bytes | None, int]]] = {name: {} for name in stores}
+        self.changes: list[tuple[str, bytes, bytes | None, int]] = []
+        self._variables = Variables()
+
+    def process(self, *records: Arrived, clock: int | None = None) -> list[Forwarded]:
+        """Process a micro-batch. ``clock`` is the time that the wall clock gives."""
+        state = ProcessStoresState(0, self.tasks, self.stores)
+        rows = [*map(_row, records), *([] if clock is None else [Row(partition=0, record=None)])]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(process_stores_state, "times_by_clock", lambda: {} if clock is None else {0: clock})
+            return self._run(state, rows)
+
+    def restore(self, times: Mapping[int, int] | None = None) -> None:
+        """Lose the state, and read it from the changelogs."""
+        self._variables = Variables()
+        rows = [
+            Row(partition=0, at=at, key=key, value=value, of=place)
+            for place, store in enumerate(self.stores)
+            for key, (value, at) in self.changelogs[store.store].items()
+            if value is not None
+        ]
+        assert not self._run(RestoredProcessStores(0, self.tasks, self.stores, times or {}), rows)
+
+    def values(self, store: str) -> dict[Any, Any]:
+        """What a changelog has, as JSON, or as bytes where it is none."""
+        return {
+            key.decode(): json.loads(value) for key, (value, _) in self.changelogs[store].items() if value is not None
+        }
+
+    @property
+    def state(self) -> Mapping[str, Mapping[Any, Any]]:
+        """What the state has of each store."""
+        return {store.store: self._variables.maps[f"store{n}"].content for n, store in enumerate(self.stores)}
+
+    def _run(self, state: ProcessStoresState, rows: Iterable[Row]) -> list[Forwarded]:
+        state.init(self._variables)  # type: ignore[arg-type]
+        made = []
+        for row in map(Row.asDict, state.handleInputRows((0,), iter(rows), None)):
+            if (place := row.get("store")) is not None:
+                store, key = self.stores[place], row["stored_key"]
+                if store.retention_ms is not None:
+                    key = window_key(key, row["start"], row["number"])
+                self.changelogs[store.store][key] = (row["stored_value"], row["at"])
+                self.changes.append((store.store, key, row["stored_value"], row["at"]))
+            else:
+                value = row.get(f"fields{row['of']}")
+                made.append(Forwarded(row.get("key"), row["at"], value, row.get("headers"), row.get("reason")))
+        return made
+
+
+def _row(record: Arrived) -> Row:
+    key = None if record.key is None else record.key.encode()
+    value = None if record.value is None else json.dumps(record.value).encode()
+    place = {"partition_time": None, "topic": "t", "partition": 0, "offset": record.offset, "order": []}
+    read = {"original_key": key, "value": value, "headers": headers_as_text(record.headers), "reason": None}
+    return Row(partition=0, at=record.at, key=key, value=None, record={**place, **read}, of=record.of)
