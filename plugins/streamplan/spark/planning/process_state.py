@@ -30,6 +30,7 @@ from streamplan.serdes.internal import repartition_serde
 from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import KeySerde, String
 from streamplan.serdes.serde import MAX_BYTES, Serde, Undecodable, too_large
+from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import note
 from streamplan.spark.planning.field_types import in_state
 from streamplan.spark.planning.function_results import (
@@ -261,7 +262,8 @@ class ProcessState(StatefulProcessor):
         function = self._operation.function
         try:
             value = None if data is None else with_attributes(self._serde.decode(bytes(data)), self._read_type)
-            record = Record(self._key_serde.read_key(key), value, as_datetime(row.at), topic, partition, offset)
+            read_key, headers = self._key_serde.read_key(key), tuple(headers_from_text(row.record["headers"]))
+            record = Record(read_key, value, as_datetime(row.at), topic, partition, offset, headers)
         except Undecodable as error:  # An operation has made what cannot be read, such as a moment in the year 10000.
             unfit = Unfit(f"cannot be called: {error}")
             reason = rejected_by(*self._called(processor), unfit, function.on_error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from pyspark.sql import DataFrame
 
@@ -22,31 +22,22 @@ from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 from streamplan.spark.planning.stages.stage_plan import OperatorPlan, Recounted, Recounting, StoredState
 
 
-class Inputs(NamedTuple):
-    """What the state is given.
-
-    Attributes:
-        records: The records of each processor.
-        read: All records that the stream task reads, where the stream time needs them.
-    """
-
-    records: list[RecordFrame]
-    read: list[RecordFrame]
-
-
 class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
     """Calls the classes with what the operations before have made of the records."""
 
     most_recounted: ClassVar[int | None] = 0  # The classes are not called again.
 
-    def inputs(self, planner: OperatorPlanner) -> Inputs:
-        """See :meth:`StagePlan.inputs`."""
+    def inputs(self, planner: OperatorPlanner) -> list[RecordFrame]:
+        """See :meth:`StagePlan.inputs`. The records of each processor, and behind them all that the task reads.
+
+        These are for the stream time, where some of them come to no processor.
+        """
         planner.plan_before(self.stage.nodes)
         records = [_processable(planner, planner.inputs_of(node)[0]) for node in self.stage.nodes]
         read = planner.source_frames().values() if self.stage.reads_all_times or self.is_part else ()
-        return Inputs(records, [*read])
+        return [*records, *read]
 
-    def operate(self, inputs: Inputs, ticks: Callable[[], DataFrame] | None) -> DataFrame:
+    def operate(self, inputs: list[RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
         """See :meth:`StagePlan.operate`."""
         of_clock = None
         if self.stage.punctuates_ms is not None:
@@ -54,7 +45,7 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
             of_clock = ticks()
         return self._operated(inputs, of_clock)
 
-    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Inputs) -> None:
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: list[RecordFrame]) -> None:
         """See :meth:`StagePlan.bind`."""
         for place, node in enumerate(self.stage.nodes):
             planner.bind(node.name, forwarded_records(node, place, rows))
@@ -70,7 +61,7 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
             self.stage.subtopology.id,
             self.stage.nodes,
             stores,
-            self.inputs(planner).records,
+            self.inputs(planner)[: len(self.stage.nodes)],
             [stored.rows(node) for node in stores],
             stored.times,
         )
@@ -78,8 +69,8 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on without a record: the classes are not called again."""
         planner.bind_all(frames)
-        records = self.inputs(planner).records
-        nothing = Inputs([replace(frame, data=frame.data.where("false")) for frame in records], [])
+        records = self.inputs(planner)[: len(self.stage.nodes)]
+        nothing = [replace(frame, data=frame.data.where("false")) for frame in records]
         self.bind(planner, self._operated(nothing, None), nothing)
         return Recounted()
 
@@ -93,10 +84,10 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
         rows = process_with_stores(self.stage.subtopology.id, [node], self.stage.store_nodes, inputs, [])
         return forwarded_records(node, 0, rows)
 
-    def _operated(self, inputs: Inputs, ticks: DataFrame | None) -> DataFrame:
-        return process_with_stores(
-            self.stage.subtopology.id, self.stage.nodes, self.stage.store_nodes, *inputs, ticks=ticks
-        )
+    def _operated(self, inputs: list[RecordFrame], ticks: DataFrame | None) -> DataFrame:
+        nodes = self.stage.nodes
+        records, read = inputs[: len(nodes)], inputs[len(nodes) :]
+        return process_with_stores(self.stage.subtopology.id, nodes, self.stage.store_nodes, records, read, ticks)
 
 
 def _processable(planner: OperatorPlanner, frame: RecordFrame) -> RecordFrame:

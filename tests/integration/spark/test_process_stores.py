@@ -1,0 +1,222 @@
+"""Processors with several stores on real brokers and Spark: results, changelogs, what is restored, the wall clock."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from streamplan.errors import CouldNotLook, StreamplanError
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.processor import (
+    STREAM_TIME,
+    WALL_CLOCK_TIME,
+    KeyValueStore,
+    Processor,
+    ProcessorContext,
+    Record,
+    WindowStore,
+)
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Long, String
+from streamplan.spark.aggregator import run
+from streamplan.spark.deployment import Deployment
+from streamplan.spark.progress import Progress
+from streamplan.spark.query import MicroBatchReport
+from streamplan.spark.recount.recount import recount
+
+from tests.support.tried_topology import EPOCH, SALE, Tried, sale
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def tried(
+    request: pytest.FixtureRequest, bootstrap_servers: str, tmp_path: Path, spark: SparkSession
+) -> Iterator[Tried]:
+    """``restoring``: before each micro-batch the state is lost, and built from the changelogs."""
+    made = Tried(bootstrap_servers, tmp_path, spark, restoring=getattr(request, "param", False))
+    yield made
+    made.delete_topics()
+
+
+class Shops(Processor):
+    """Totals of shops, whatever the key of a record, and the sales of the last minute. Once a minute it tells all."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.totals, self.recent = context.get_state_store("totals"), context.get_state_store("recent")
+        context.schedule("1 minute", STREAM_TIME, self.tell)
+
+    def process(self, record: Record) -> None:
+        sold = record.value
+        before = self.totals.get(sold.shop)
+        total = sold.amount + (0 if before is None else before.total)
+        self.totals.put(sold.shop, {"total": total})
+        self.recent.put(sold.amount, total, record.timestamp)
+        since = record.timestamp - timedelta(minutes=1)
+        sales = [n for _, n in self.recent.fetch(sold.amount, since, record.timestamp)]
+        self.context.forward({"text": f"{sold.shop} {sales} {10 // sold.amount}"}, key=sold.shop, headers=[("n", b"1")])
+        if not sold.paid:
+            self.totals.delete(sold.shop)
+
+    def tell(self, now: datetime) -> None:
+        text = ", ".join(f"{shop}={value.total}" for shop, value in self.totals.all())
+        self.context.forward({"text": text}, key="all")
+
+
+TOTALS = KeyValueStore(String(), Json("total bigint"))
+RECENT = WindowStore(Long(), Long(), retention="10 minutes", size="1 minute")
+
+
+def long(n: int) -> bytes:
+    return n.to_bytes(8, "big")
+
+
+def window(amount: int, second: int) -> bytes:
+    return long(amount) + long(EPOCH + 1000 * second) + bytes(4)
+
+
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_stores_punctuators_and_failures_over_several_micro_batches(tried: Tried) -> None:
+    shops = tried.topology.stream(tried.named("sales"), value=SALE).process(
+        Shops, stores={"totals": TOTALS, "recent": RECENT}, schema="text string"
+    )
+    shops.to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("y", 1), 0), ("a", sale("x", 4), 1), ("a", sale("x", 0), 2)])
+    tried.drain()
+    tried.produce("sales", [("a", sale("x", 4), 30), ("a", sale("z", 5, paid=False), 59)])
+    tried.drain()
+    tried.run_last_again(0)
+    tried.produce("sales", [("a", sale("x", 1), 130)])
+    tried.drain()
+    found = tried.read(tried.named("out"))
+    of_key: dict[str, list[Any]] = {}
+    for message in found:
+        at = (message.timestamp()[1] - EPOCH) // 1000
+        of_key.setdefault(message.key().decode(), []).append((json.loads(message.value())["text"], at))
+    assert of_key == {
+        "x": [("x [4] 2", 1), ("x [4, 8] 2", 30), ("x [9] 10", 130)],
+        "y": [("y [1] 10", 0)],
+        "z": [("z [5] 2", 59)],
+        "all": [("y=1", 0), ("x=9, y=1", 130)],
+    }
+    assert {tuple(m.headers() or ()) for m in found if m.key() != b"all"} == {(("n", b"1"),)}
+    assert tried.store("totals") == {"y": {"total": 1}, "x": {"total": 9}, "z": None}
+    windows = {m.key(): m.value() for m in tried.read(tried.topology.changelog_topic("recent"))}
+    assert windows == {
+        window(1, 0): long(1), window(4, 1): long(4), window(4, 30): long(8), window(5, 59): long(5),
+        window(1, 130): long(9),
+    }  # fmt: skip
+    ((topic, reason),) = tried.dead_letters()
+    assert topic == "sales"
+    assert "Shops.process raised ZeroDivisionError" in reason
+    brokers = Brokers(tried.bootstrap_servers)
+    with pytest.raises(CouldNotLook, match="is not judged"):
+        recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
+
+
+class Clock(Processor):
+    """Counts the calls of its punctuator."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.calls = context, context.get_state_store("calls")
+        context.schedule("1 second", WALL_CLOCK_TIME, self.call)
+
+    def process(self, record: Record) -> None: ...
+
+    def call(self, now: datetime) -> None:
+        n = 1 + (self.calls.get("calls") or 0)
+        self.calls.put("calls", n)
+        self.context.forward({"n": n}, key=self.context.task_id)
+
+
+@contextmanager
+def running(tried: Tried, failures: list[Exception]) -> Iterator[None]:
+    """The aggregator, in a thread until the block ends. What ends it before is in ``failures``."""
+    stop = threading.Event()
+
+    def work() -> None:
+        try:
+            run(
+                tried.spark,
+                Deployment(tried.pipeline, Brokers(tried.bootstrap_servers), str(tried.checkpoints)),
+                available_now=False,
+                trigger_interval_ms=200,
+                stop=stop,
+                report=tried.lines.append,
+            )
+        except (StreamplanError, PySparkException) as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(300)
+        assert not thread.is_alive()
+
+
+class Killed(Exception):
+    """As a kill between the transactions of a micro-batch and the commit of Spark."""
+
+
+def kill_when_written(monkeypatch: pytest.MonkeyPatch, micro_batches: int) -> None:
+    original, left = Progress.record, [micro_batches]
+
+    def record(self: Progress, report: MicroBatchReport) -> None:
+        original(self, report)
+        left[0] -= report.written > 0
+        if not left[0]:
+            raise Killed
+
+    monkeypatch.setattr(Progress, "record", record)
+
+
+def calls(tried: Tried) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for message in tried.read(tried.named("out")):
+        found.setdefault(message.key().decode(), []).append(json.loads(message.value())["n"])
+    return found
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["checkpoint", "restored"])
+def test_each_call_by_the_wall_clock_is_exactly_once(
+    tried: Tried, monkeypatch: pytest.MonkeyPatch, restored: bool
+) -> None:
+    """The application dies when what a punctuator has made is committed to Kafka, and not by Spark. Then it goes on."""
+    stream = tried.topology.stream(tried.named("sales"), value=SALE)
+    stream.process(Clock, stores={"calls": KeyValueStore(String(), Long())}, schema="n bigint").to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("sales", [("x", sale("shop", 1), 0)])
+    failures: list[Exception] = []
+    with monkeypatch.context() as patched:
+        kill_when_written(patched, 2)
+        with running(tried, failures):
+            eventually(lambda: bool(failures), "the kill", 180, evidence=lambda: "\n".join(tried.lines))
+    assert "Killed" in str(failures[0])
+    if restored:
+        shutil.rmtree(tried.checkpoints)
+    failures = []
+    before = calls(tried)
+    with running(tried, failures):
+        eventually(
+            lambda: bool(failures) or all(len(calls(tried).get(task, [])) > len(of) for task, of in before.items()),
+            "a further call of each task",
+            180,
+        )
+    assert failures == []
+    assert before
+    for of_task in calls(tried).values():
+        assert of_task == [*range(1, len(of_task) + 1)]
