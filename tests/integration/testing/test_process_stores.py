@@ -324,3 +324,53 @@ def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_li
     finally:
         library.close()
     assert written > 40
+
+
+class Numbered(Processor):
+    """Numbers the records of all keys."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.last = context, context.get_state_store("last")
+
+    def process(self, record: Record) -> None:
+        number = 1 + (self.last.get("all") or 0)
+        self.last.put("all", number)
+        self.context.forward({"n": number}, key=number)
+
+
+class Summed(Processor):
+    """Sums the numbers, and tells the sum once a minute."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.sums = context, context.get_state_store("sums")
+        context.schedule("1 minute", STREAM_TIME, self.tell)
+
+    def process(self, record: Record) -> None:
+        self.sums.put("sum", record.key + (self.sums.get("sum") or 0))
+
+    def tell(self, now: datetime) -> None:
+        self.context.forward({"sum": self.sums.get("sum")})
+
+
+def test_a_processor_behind_another_one_has_its_keys_and_the_time_of_records_that_a_filter_drops(
+    spark: SparkSession,
+) -> None:
+    topology = Topology("chained")
+    lines = topology.stream("lines", value=Json("line string")).filter("line != 'dropped'")
+    numbers = lines.process(
+        Numbered, stores={"last": KeyValueStore(String(), Long())}, schema="n bigint", key_serde=Long()
+    )
+    sums = numbers.process(Summed, stores={"sums": KeyValueStore(String(), Long())}, schema="sum bigint")
+    sums.to("sums")
+    pipeline = Pipeline("chained", topology, "Sums.", {"lines": 1, "sums": 1})
+    with TopologyTestDriver(pipeline, spark=spark) as driver:
+        driver.pipe("lines", {"line": "a"}, key="x", at="12:00:10")
+        driver.pipe("lines", {"line": "b"}, key="y", at="12:00:50")
+        assert [(each.key, each.value, ms(each.timestamp) - BEGIN) for each in driver.output("sums")] == [
+            (None, {"sum": 1}, 10_000)
+        ]
+        driver.pipe("lines", {"line": "dropped"}, key="y", at="12:01:30")
+        assert [(each.key, each.value, ms(each.timestamp) - BEGIN) for each in driver.output("sums")] == [
+            (None, {"sum": 3}, 90_000)
+        ]
+        assert (driver.store("last")["all"], driver.store("sums")["sum"]) == (2, 3)
