@@ -1,5 +1,7 @@
 """The time of stream tasks that have no records: it goes on by the wall clock (``OnWindowClose(idle=…)``).
 
+Stream tasks with punctuators of ``WALL_CLOCK_TIME`` are given the time of the clock, whether they have records or not.
+
 The driver gives a stream task its time with a micro-batch. It is committed with the positions of the task, in the
 transaction of what the task then writes. So the clock is never read twice for one result: a micro-batch that runs again
 is given the time that was committed, and a restored state begins with it.

@@ -127,3 +127,12 @@ def test_it_is_known_when_the_next_task_is_due() -> None:
     assert tasks.next_due_ms() == START + 11 * MINUTE  # of the other one, and the first one's step is as long
     tasks.note_records([0, 1], START + 12 * MINUTE)
     assert tasks.next_due_ms() == START + 22 * MINUTE
+
+
+def test_tasks_with_punctuators_are_given_the_time_of_the_clock_in_steps_of_the_least_interval() -> None:
+    tasks = IdleTasks(0, 2, START, 2_000)
+    given = [tasks.give_times(START + after) for after in (0, 1_999, 2_000, 9_000, 10_999)]
+    assert given == [
+        {0: START + after, 1: START + after} if after is not None else {} for after in (0, None, 2_000, 9_000, None)
+    ]
+    assert tasks.next_due_ms() == START + 11_000

@@ -80,8 +80,8 @@ class TransactionSpec:
     ``outputs``     the topics that rows name by their number
     ``checkpoint``  id of the checkpoint that the query goes on with; it is committed with every position
     ``batch``       number of the micro-batch; it is committed with every position
-    ``times``       by partition the time in ms that the wall clock gives to a stream task without records; it is
-                    committed with the positions of this task, which do not move
+    ``times``       by partition the time in ms that the wall clock gives to a stream task; it is committed with the
+                    positions of this task. Only tasks with punctuators are given one beside records
     """
 
     brokers: Brokers
