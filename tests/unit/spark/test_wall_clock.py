@@ -131,8 +131,8 @@ def test_it_is_known_when_the_next_task_is_due() -> None:
 
 def test_tasks_with_punctuators_are_given_the_time_of_the_clock_in_steps_of_the_least_interval() -> None:
     tasks = IdleTasks(0, 2, START, 2_000)
-    given = [tasks.give_times(START + after) for after in (0, 1_999, 2_000, 9_000, 10_999)]
-    assert given == [
-        {0: START + after, 1: START + after} if after is not None else {} for after in (0, None, 2_000, 9_000, None)
-    ]
+    assert tasks.give_times(START) == {0: START, 1: START}
+    assert tasks.give_times(START + 1_999) == {}
+    assert tasks.give_times(START + 9_000) == {0: START + 9_000, 1: START + 9_000}
+    assert tasks.give_times(START + 10_999) == {}
     assert tasks.next_due_ms() == START + 11_000
