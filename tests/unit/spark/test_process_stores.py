@@ -291,6 +291,7 @@ def test_a_window_whose_segment_is_over_is_gone_from_the_state_and_not_put() -> 
     for offset, at in enumerate((0, 400 * SECOND, 10 * SECOND)):
         task.process(Arrived("k", at, {"s": "put", "n": 1}, offset))
     assert [key for (key,) in task.state["recent"]] == [window_key(b"k", 400 * SECOND)]
+    assert len(task.changelogs["recent"]) == 3
     task.restore()
     assert [key for (key,) in task.state["recent"]] == [window_key(b"k", 400 * SECOND)]
     (made,) = task.process(Arrived("k", 500 * SECOND, {"s": "all", "n": 0}, 3))

@@ -75,10 +75,11 @@ class TaskKeys:
             self._values[key] = bytes(self._state.getValue((key,))[0]) if known else None
         return self._values[key]
 
-    def put(self, key: bytes, value: bytes | None, at: int) -> None:
-        """Set the value of a key. None deletes it."""
+    def put(self, key: bytes, value: bytes | None, at: int, *, is_kept: bool = True) -> None:
+        """Set the value of a key. None deletes it. One that is not kept only goes into the changelog."""
         self._before.append((key, self.get(key), self._changed.get(key)))
-        self._set(key, value)
+        if is_kept:
+            self._set(key, value)
         self._changed[key] = Change(key, value, at)
 
     def drop(self, key: bytes) -> None:
@@ -195,11 +196,11 @@ class TaskStore:
         self.at = 0
         """The time in ms of the record or the punctuator that changes the store now."""
 
-    def put(self, key: bytes, value: bytes | None) -> None:
+    def put(self, key: bytes, value: bytes | None, *, is_kept: bool = True) -> None:
         """Set a value in bytes. Raises ValueError where it is too large for the changelog."""
         if len(key) + len(value or b"") > MAX_BYTES:
             raise ValueError(f"the store cannot hold that: {too_large(MAX_BYTES)}")
-        self.keys.put(key, value, self.at)
+        self.keys.put(key, value, self.at, is_kept=is_kept)
 
     @property
     def seen(self) -> KeyValueStore | WindowStore:
@@ -310,9 +311,9 @@ class _Windows(WindowStore[Any, Any]):
             number = 1 + (int.from_bytes(known[-1][-SEQUENCE_NUMBER_BYTES:], "big") if known else 0)
         self._store.observed = max(self._store.observed, start)
         live = (self._store.observed - self._retention_ms) // self._store.segment_ms
-        if start // self._store.segment_ms < live:
-            return  # the window is gone
-        self._store.put(window_key(raw, start, number), None if value is None else self._codec.value(value))
+        is_live = start // self._store.segment_ms >= live  # the library logs also what its store drops
+        data = None if value is None else self._codec.value(value)
+        self._store.put(window_key(raw, start, number), data, is_kept=is_live)
 
     def fetch(self, key: Any, first: datetime | int, last: datetime | int | None = None) -> Any:
         raw = self._codec.key(key)
