@@ -250,7 +250,12 @@ class LibraryDriver:
         deserializer = self._bytes.deserializer()
         records = self._driver.createOutputTopic(topic, deserializer, deserializer).readRecordsToList()
         return [
-            (raw(r.getKey()), raw(r.getValue()), int(r.timestamp()), [(h.key(), raw(h.value())) for h in r.headers().toArray()])
+            (
+                raw(r.getKey()),
+                raw(r.getValue()),
+                int(r.timestamp()),
+                [(h.key(), raw(h.value())) for h in r.headers().toArray()],
+            )
             for r in records
         ]
 
