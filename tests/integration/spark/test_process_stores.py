@@ -122,7 +122,7 @@ def test_stores_punctuators_and_failures_over_several_micro_batches(tried: Tried
     assert "Shops.process raised ZeroDivisionError" in reason
     brokers = Brokers(tried.bootstrap_servers)
     with pytest.raises(CouldNotLook, match="is not judged"):
-        recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
+        tuple(recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers))
 
 
 class Clock(Processor):
