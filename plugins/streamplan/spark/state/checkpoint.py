@@ -213,11 +213,12 @@ class Checkpoint:
 
         Args:
             positions: The first offset of each topic and partition.
-            topics: The topics of the query's sources, in Spark's order: each source has a log of its first offsets.
+            topics: As for :meth:`continue_at`.
         """
-        for number, line in enumerate(offset_lines(positions, topics)):
-            if topics[number] != TICKS:
-                self._files.write(f"sources/{number}/0", f"\0v1\n{line}")  # as KafkaSourceInitialOffsetWriter does
+        directories = _source_directories(topics)
+        for (topic, directory), line in zip(directories.items(), offset_lines(positions, [*directories]), strict=True):
+            if topic != TICKS:
+                self._files.write(f"{directory}/0", f"\0v1\n{line}")  # as KafkaSourceInitialOffsetWriter does
 
     def continue_at(self, positions: OffsetMap, topics: Sequence[str]) -> None:
         """Let the next query continue at ``positions`` with the state that a restoring query has left here.
@@ -252,7 +253,7 @@ class Checkpoint:
         planned = self.last_planned()
         if TICKS not in topics or planned is None:
             return
-        name = f"sources/{topics.index(TICKS)}"
+        name = _source_directories(topics)[TICKS]
         begun_ms = now_ms - 1000 * self._ticks(planned, topics)
         self._files.delete(f"{name}/.0.crc")
         self._files.write(f"{name}/0", f"v1\n{begun_ms}")
@@ -334,3 +335,11 @@ class Checkpoint:
     @cached_property
     def _files(self) -> HadoopFiles:
         return HadoopFiles(self.spark, self.location)
+
+
+def _source_directories(topics: Sequence[str]) -> dict[str, str]:
+    """Return where the log of the first offsets of each source is, by its topic.
+
+    A plan that takes several ways from one source has a line of offsets for each way, and one such log.
+    """
+    return {topic: f"sources/{number}" for number, topic in enumerate(dict.fromkeys(topics))}
