@@ -88,8 +88,9 @@ class ChainPlan(StagePlan[StageChain]):
         frames = stored.frames(stored.no_records())
 
         def operate(plan: OperatorPlan[Any], inputs: Any, planner: OperatorPlanner) -> DataFrame:
-            before = self.stage.before(plan.stage)
-            return plan.restore(_with_operators_of(inputs, stored, plan.stage) if before else stored, planner)
+            if self.stage.before(plan.stage) and not plan.restores_with_inputs:
+                return plan.restore(_with_operators_of(inputs, stored, plan.stage), planner)
+            return plan.restore(stored, planner)
 
         rows = []
         for plan in self.plans:

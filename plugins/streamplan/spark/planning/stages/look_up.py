@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -61,6 +62,8 @@ class LookUpPlan(OperatorPlan[LookUpStage]):
 class ResultLookUpPlan(OperatorPlan[ResultLookUpStage]):
     """Looks up the key of each record that a join is given, in its table."""
 
+    restores_with_inputs: ClassVar[bool] = True
+
     def inputs(self, planner: OperatorPlanner) -> Mapping[str, RecordFrame]:
         """See :meth:`StagePlan.inputs`. These are the records of the stream, and those that the table is read from."""
         (node,) = self.stage.nodes
@@ -84,8 +87,8 @@ class ResultLookUpPlan(OperatorPlan[ResultLookUpStage]):
     def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
         (node,) = self.stage.nodes
-        inputs = self.inputs(planner)
-        nothing = replace(inputs[node.name], data=inputs[node.name].data.where("false"))
+        records = self.inputs(planner)[node.name]
+        nothing = replace(records, data=records.data.where("record.partition < 0"))
         table = stored.frames(stored.table_rows())[self.stage.table]
         return join_streams_with_tables({node.name: nothing, self.stage.table: table}, self._tables)
 

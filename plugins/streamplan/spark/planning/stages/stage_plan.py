@@ -192,6 +192,9 @@ class OperatorPlan(StagePlan[Kind]):
 
     is_part: bool = False
 
+    restores_with_inputs: ClassVar[bool] = False
+    """Whether :meth:`restore` plans the operators before the state: it reads the records that the state is given."""
+
     @property
     def divides(self) -> bool:
         """Whether the plan of the micro-batch reads what the operator gave more than once."""
