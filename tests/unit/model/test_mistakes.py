@@ -355,8 +355,7 @@ orders.process(Forgetful, store="seen", state="n bigint", schema="n bigint")
 → 1: process: Forgetful.process takes (self, record), and is called with self, the record, the store. Write def process(self, record, store)
 
 orders.process(Detector)
-→ 1: process: the argument store is missing. For example payments.process(Detector, store="seen", state="count bigint", schema="alarm boolean")
-→ 1: process: the argument state is missing. For example payments.process(Detector, store="seen", state="count bigint", schema="alarm boolean")
+→ 1: process: the store is not declared. store='seen', state='count bigint'; or stores={'seen': KeyValueStore(String(), Json('count bigint'))}
 
 orders.map_values(arrow_batch("score"))
 → 1: arrow_batch: function is the text 'score'; it takes a function. For example stream.map_values(arrow_batch(score))
