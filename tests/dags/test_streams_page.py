@@ -474,6 +474,29 @@ def test_an_edited_connection_is_followed(
 
 
 @in_a_browser
+def test_json_is_shown_by_line_with_its_digits_and_copied_as_it_is(
+    client: TestClient, application: FakeApplication
+) -> None:
+    """A parser would round the number."""
+    from playwright.sync_api import expect
+
+    value = '{"Id": "a, b: {c}", "n": 12345678901234567890, "empty": [], "list": [1,"x\\"y"]}'
+    application.cluster.produce("orders", b"k", value.encode(), partition=0)
+    with shown(client) as page:
+        page.locator("#records-partition").fill("0")
+        page.get_by_role("button", name="Show records").click()
+        row = page.locator("#record-rows tbody tr").filter(has_text="12345678901234567890")
+        expect(row.locator("td:nth-child(5) pre")).to_have_text(
+            '{\n  "Id": "a, b: {c}",\n  "n": 12345678901234567890,\n  "empty": [],\n'
+            '  "list": [\n    1,\n    "x\\"y"\n  ]\n}'
+        )
+        copied = row.locator("td:nth-child(5) [data-copy]")
+        expect(copied).to_have_attribute("data-copy", value)
+        copied.click()
+        expect(copied).to_have_text("Copied")
+
+
+@in_a_browser
 def test_the_newest_records_of_a_topic_are_followed(client: TestClient, application: FakeApplication) -> None:
     from playwright.sync_api import expect
 
