@@ -232,7 +232,7 @@ def test_a_token_callback_that_is_permitted_here_is_permitted_to_the_driver(
     monkeypatch.setenv(
         "AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": {**extra, "oauth_cb": "os.getenv"}})
     )
-    with pytest.raises(Refused, match="STREAMPLAN_TOKEN_CALLBACKS"):
+    with pytest.raises(AirflowFailException, match="STREAMPLAN_TOKEN_CALLBACKS"):
         aggregator().execute(context())
     assert submitted == []
     monkeypatch.setenv("STREAMPLAN_TOKEN_CALLBACKS", "os.getenv,other.function")

@@ -286,13 +286,17 @@ class AggregatorOperator(SupervisedJobOperator):
 
     def execute(self, context: Context) -> None:
         """Start the driver beside the task, or as a pod where the connection asks for that, and defer."""
-        cluster = driver_cluster(pipeline_named(self.pipeline).spark_conn_id)
+        try:
+            cluster = driver_cluster(pipeline_named(self.pipeline).spark_conn_id)
+        except Refused as error:
+            raise AirflowFailException(str(error)) from error
         if cluster is None:
             super().execute(context)
             return
-        settings, servers = Settings.from_environment(), brokers(self.pipeline)
+        settings = Settings.from_environment()
         owner = Owner(context["ti"].dag_id, context["ti"].run_id)
         try:
+            servers = brokers(self.pipeline)
             pod = running_pod(cluster, self.job, owner)
             if pod is not None:
                 self.log.info("%s is alive already in pod %s. It is watched again.", self.job, pod)
