@@ -28,6 +28,7 @@ from airflow.sdk.execution_time.context import NEVER_EXPIRE
 from streamplan import processes
 from streamplan.airflow.connections import brokers, connection
 from streamplan.airflow.driver_pods import (
+    DriverCluster,
     DriverPodTrigger,
     beside_executors,
     driver_cluster,
@@ -288,30 +289,29 @@ class AggregatorOperator(SupervisedJobOperator):
         """Start the driver beside the task, or as a pod where the connection asks for that, and defer."""
         try:
             cluster = driver_cluster(pipeline_named(self.pipeline).spark_conn_id)
+            pod = None if cluster is None else self._pod(context, cluster)
         except Refused as error:
             raise AirflowFailException(str(error)) from error
-        if cluster is None:
+        if pod is None:
             super().execute(context)
             return
-        settings = Settings.from_environment()
-        owner = Owner(context["ti"].dag_id, context["ti"].run_id)
-        try:
-            servers = brokers(self.pipeline)
-            pod = running_pod(cluster, self.job, owner)
-            if pod is not None:
-                self.log.info("%s is alive already in pod %s. It is watched again.", self.job, pod)
-            else:
-                pod = DriverPod.new(cluster.master, cluster.namespace, self.job)
-                configs = pod_configs(pod, self.job, owner, driver_environment(servers))
-                command = self.command(context, settings, configs)
-                submit(command, os.environ, self.log.info)
-            hand_over(pod, servers)
-        except Refused as error:
-            raise AirflowFailException(str(error)) from error
         self.log.info("%s runs in pod %s. Its log: %s", self.job, pod, pod.log_command)
         context["task_state_store"].set("pod", {**pod.fields()}, retention=NEVER_EXPIRE)
         # A pod needs no worker, so the task defers whatever STREAMPLAN_DEFERRABLE says of processes.
         self.defer(trigger=DriverPodTrigger(self.job, pod.fields()), method_name="resume")
+
+    def _pod(self, context: Context, cluster: DriverCluster) -> DriverPod:
+        """Return the pod of this DAG run, which is submitted where it does not run yet. It has its secret."""
+        owner, servers = Owner(context["ti"].dag_id, context["ti"].run_id), brokers(self.pipeline)
+        pod = running_pod(cluster, self.job, owner)
+        if pod is not None:
+            self.log.info("%s is alive already in pod %s. It is watched again.", self.job, pod)
+        else:
+            pod = DriverPod.new(cluster.master, cluster.namespace, self.job)
+            configs = pod_configs(pod, self.job, owner, driver_environment(servers))
+            submit(self.command(context, Settings.from_environment(), configs), os.environ, self.log.info)
+        hand_over(pod, servers)
+        return pod
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> None:
         """Decide on the outcome of the task when the driver has ended: see :meth:`SupervisedJobOperator.resume`."""

@@ -357,10 +357,8 @@ class _Writer:
         ask.note(node.name, "the serdes of its stores, and which of them are a WindowStore: here each has keys of text")
         written, tried = [], []
         for store in node.stores:
-            name, values = (
-                literal(store).written,
-                _fields(ask.text(node.name, f"the fields of the values in {store}", "")),
-            )
+            name = literal(store).written
+            values = _fields(ask.text(node.name, f"the fields of the values in {store}", ""))
             written.append(f"{name}: KeyValueStore(String(), Json({values.written}))")
             tried.append(f"{name}: KeyValueStore(String(), Json({values.tried}))")
         return {"stores": Code(f"{{{', '.join(written)}}}", f"{{{', '.join(tried)}}}")}

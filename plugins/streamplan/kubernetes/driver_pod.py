@@ -30,7 +30,7 @@ _CONTAINER = "spark-kubernetes-driver"
 _ENDED = ("Succeeded", "Failed")
 
 _NAME_BYTES = 40
-"""So much of a job's name is in that of its pod, whose host name has at most 63 bytes."""
+"""The name of a pod has at most this many bytes of its job's name: a host name has at most 63."""
 
 
 @dataclass(frozen=True)

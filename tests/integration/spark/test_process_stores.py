@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from streamplan.errors import StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.processor import (
@@ -28,12 +24,9 @@ from streamplan.model.processor import (
 )
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long, String
-from streamplan.spark.aggregator import run
-from streamplan.spark.deployment import Deployment
-from streamplan.spark.progress import Progress
-from streamplan.spark.query import MicroBatchReport
 from streamplan.spark.recount.recount import recount
 
+from tests.support.running_tried import kill_when_written, running
 from tests.support.tried_topology import EPOCH, SALE, Tried, sale
 from tests.support.waiting import eventually
 
@@ -139,50 +132,6 @@ class Clock(Processor):
         n = 1 + (self.calls.get("calls") or 0)
         self.calls.put("calls", n)
         self.context.forward({"n": n}, key=self.context.task_id)
-
-
-@contextmanager
-def running(tried: Tried, failures: list[Exception]) -> Iterator[None]:
-    """The aggregator, in a thread until the block ends. What ends it before is in ``failures``."""
-    stop = threading.Event()
-
-    def work() -> None:
-        try:
-            run(
-                tried.spark,
-                Deployment(tried.pipeline, Brokers(tried.bootstrap_servers), str(tried.checkpoints)),
-                available_now=False,
-                trigger_interval_ms=200,
-                stop=stop,
-                report=tried.lines.append,
-            )
-        except (StreamplanError, PySparkException) as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(300)
-        assert not thread.is_alive()
-
-
-class Killed(Exception):
-    """As a kill between the transactions of a micro-batch and the commit of Spark."""
-
-
-def kill_when_written(monkeypatch: pytest.MonkeyPatch, micro_batches: int) -> None:
-    original, left = Progress.record, [micro_batches]
-
-    def record(self: Progress, report: MicroBatchReport) -> None:
-        original(self, report)
-        left[0] -= report.written > 0
-        if not left[0]:
-            raise Killed
-
-    monkeypatch.setattr(Progress, "record", record)
 
 
 def calls(tried: Tried) -> dict[str, list[int]]:

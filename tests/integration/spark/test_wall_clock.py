@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from streamplan.errors import CouldNotLook, StreamplanError
+from streamplan.errors import CouldNotLook
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.windows import OnWindowClose, SessionWindows, TimeWindows
-from streamplan.spark.aggregator import run
-from streamplan.spark.deployment import Deployment
-from streamplan.spark.progress import Progress
-from streamplan.spark.query import MicroBatchReport
 from streamplan.spark.recount.recount import recount
 
 from tests.support.checkpoints import checkpoint_of
+from tests.support.running_tried import kill_when_written, running
 from tests.support.soak import soak
 from tests.support.tried_topology import EPOCH, SALE, Tried, sale
 from tests.support.waiting import eventually
@@ -40,34 +34,6 @@ def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterat
     made.delete_topics()
 
 
-@contextmanager
-def running(tried: Tried, failures: list[Exception]) -> Iterator[None]:
-    """The aggregator, in a thread until the block ends. What ends it before is in ``failures``."""
-    stop = threading.Event()
-
-    def work() -> None:
-        try:
-            run(
-                tried.spark,
-                Deployment(tried.pipeline, Brokers(tried.bootstrap_servers), str(tried.checkpoints)),
-                available_now=False,
-                trigger_interval_ms=200,
-                stop=stop,
-                report=tried.lines.append,
-            )
-        except (StreamplanError, PySparkException) as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(300)
-        assert not thread.is_alive()
-
-
 def results(tried: Tried) -> list[Result]:
     return sorted((m.key(), int.from_bytes(m.value(), "big")) for m in tried.read(tried.named("out")))
 
@@ -81,25 +47,6 @@ def sell_now(tried: Tried, key: str) -> Result:
     second = time.time_ns() // 1_000_000_000 - EPOCH // 1000
     tried.produce("sales", [(key, sale("shop", 1), second)])
     return of_window(key.encode(), EPOCH + second // 2 * 2000, 1)
-
-
-class Killed(Exception):
-    """As a kill between the transactions of a micro-batch and the commit of Spark."""
-
-
-def kill_when_written(monkeypatch: pytest.MonkeyPatch, micro_batches: int) -> None:
-    """End the query after so many micro-batches that have written: their transactions are committed, the last one is
-    not committed by Spark."""
-    original = Progress.record
-    left = [micro_batches]
-
-    def record(self: Progress, report: MicroBatchReport) -> None:
-        original(self, report)
-        left[0] -= report.written > 0
-        if not left[0]:
-            raise Killed
-
-    monkeypatch.setattr(Progress, "record", record)
 
 
 def begin_an_hour_later(checkpoint: Path) -> None:

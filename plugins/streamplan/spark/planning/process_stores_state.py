@@ -260,9 +260,8 @@ class ProcessStoresState(StatefulProcessor):
             try:
                 value = None if data is None else with_attributes(task.serde.decode(bytes(data)), task.read_type)
                 key = None if row.key is None else task.key_serde.read_key(bytes(row.key))
-            except (
-                Undecodable
-            ) as error:  # An operation has made what cannot be read, such as a moment in the year 10000.
+            except Undecodable as error:
+                # An operation has made what cannot be read, such as a moment in the year 10000.
                 raise Unfit(f"cannot be called: {error}") from error
             context.current = _Current(key, row.at, headers)
             at = as_datetime(row.at)
