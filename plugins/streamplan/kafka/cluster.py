@@ -26,7 +26,7 @@ from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.groups import committed_offsets, members
-from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
+from streamplan.kafka.requests import Answer, call_with_retry, error_code, raise_unavailable
 from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.kafka.topics import broker_ids, observe_topics
 from streamplan.kafka_port import Cluster, RecordBatch, RecordsGone, Result
@@ -130,6 +130,18 @@ class KafkaCluster:
 
     def offsets(self, topic: str) -> Mapping[int, Offsets]:
         """Return the offsets of each partition."""
+        deadline = time.monotonic() + self.deadline_seconds
+        while True:
+            try:
+                return self._offsets(topic)
+            except BrokersUnavailable as error:
+                # It was deleted, or created again with fewer partitions, or not every broker knows it yet.
+                is_missing = error.__cause__ is not None and error_code(error.__cause__) in _MISSING
+                if not is_missing or time.monotonic() > deadline:
+                    raise
+                self._counted_at = -PARTITIONS_SECONDS
+
+    def _offsets(self, topic: str) -> Mapping[int, Offsets]:
         partitions = range(self._partitions(topic))
         starts = self._list_offsets(topic, partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
         # In this order: end >= stable then holds, and end == stable means that no transaction was open in between.

@@ -498,10 +498,13 @@ def _commit_generation(
     """
     for attempt in range(_MAX_ATTEMPTS):
         try:
-            with (
-                _claim_producer(tasks, brokers) as producer,
-                closing(brokers.consumer(tasks.application_id, isolation_level="read_uncommitted")) as consumer,
-            ):
+            with ExitStack() as stack:
+                consumer = stack.enter_context(
+                    closing(brokers.consumer(tasks.application_id, isolation_level="read_uncommitted"))
+                )
+                if not _committed(tasks, brokers, consumer):
+                    return None  # to open the producer would fence the claim that is to commit the first positions
+                producer = stack.enter_context(_claim_producer(tasks, brokers))
                 committed = _lock_positions(producer, consumer, tasks, brokers)
                 parsed = {place: PositionMetadata.parse(position.metadata) for place, position in committed.items()}
                 known = {place: metadata for place, metadata in parsed.items() if metadata is not None}

@@ -310,11 +310,28 @@ def test_a_process_that_goes_on_sees_partitions_that_were_added_and_topics_that_
             real.cluster.offsets(real.topic)
         except CouldNotLook:
             return real.topic not in real.cluster.committed_offsets(group)
-        except BrokersUnavailable:  # while the brokers delete it
-            return False
         return False
 
     eventually(is_gone, "the topic is seen to be gone")
     real.admin.create_topics([NewTopic(real.topic, 3, 1)])[real.topic].result(120)
     eventually(lambda: real.cluster.topics([real.topic]).keys() == {real.topic}, "the new topic is there")
     eventually(lambda: real.cluster.offsets(real.topic).keys() == {0, 1, 2}, "and its partitions are those that it has")
+
+
+def test_partitions_of_a_topic_that_was_created_again_are_counted_again(
+    real: Real, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two requests of one question, too: counts are kept for a moment."""
+    monkeypatch.setattr("streamplan.kafka.cluster.PARTITIONS_SECONDS", 3600.0)
+    assert real.cluster.offsets(real.topic).keys() == {0, 1}
+    real.admin.delete_topics([real.topic])[real.topic].result(120)
+    with pytest.raises(CouldNotLook, match="does not exist"):
+        real.cluster.offsets(real.topic)
+    real.admin.create_topics([NewTopic(real.topic, 3, 1)])[real.topic].result(120)
+    eventually(lambda: real.cluster.topics([real.topic]).keys() == {real.topic}, "the new topic is there")
+    assert real.cluster.offsets(real.topic).keys() == {0, 1, 2}
+    real.admin.delete_topics([real.topic])[real.topic].result(120)
+    eventually(lambda: real.cluster.topics([real.topic]).keys() == set(), "the topic is gone")
+    real.admin.create_topics([NewTopic(real.topic, 1, 1)])[real.topic].result(120)
+    eventually(lambda: real.cluster.topics([real.topic]).keys() == {real.topic}, "the narrower topic is there")
+    assert real.cluster.offsets(real.topic).keys() == {0}

@@ -466,6 +466,34 @@ def test_a_start_and_a_stop_that_take_long_end_both(
     assert newest_instance(pipeline, brokers) == outcomes["stop"].instance
 
 
+def test_a_request_to_stop_lets_the_first_claim_of_an_application_end(
+    bootstrap_servers: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No position holds the request yet, so it is made again and again. It must not fence what it waits for."""
+    fence = task_ownership.fence
+
+    def slow_fence(*arguments: Any) -> None:
+        time.sleep(3)
+        fence(*arguments)
+
+    brokers = Brokers(bootstrap_servers)
+    with TaskOwnership(pipeline, brokers) as ownership:
+        monkeypatch.setattr(task_ownership, "fence", slow_fence)
+        start = threading.Thread(target=ownership.claim, args=({0: False, 1: False},))
+        start.start()
+        asked = 0
+        while start.is_alive():
+            stop_application(pipeline, brokers)
+            asked += 1
+            time.sleep(0.2)
+        assert asked > 1
+        assert ownership.latest_generation() is not None
+        stop = stop_application(pipeline, brokers)
+        assert stop is not None
+        with pytest.raises(StopRequested, match=f"pid {stop.pid}"):
+            ownership.require_latest(now=True)
+
+
 def test_a_stop_reaches_an_aggregator_wherever_it_runs(
     bootstrap_servers: str, pipeline: Pipeline, claimed: tuple[TaskOwnership, ClaimedTasks]
 ) -> None:

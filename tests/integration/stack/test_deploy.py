@@ -205,6 +205,7 @@ def test_the_streams_page_shows_the_deployment(stack: Stack, deployment: Deploym
             page.keyboard.press("Enter")
             page.get_by_role("link", name="Streams").click()
             frame = page.frame_locator("iframe")
+            frame.get_by_role("link", name="orders", exact=True).click()
             expect(frame.locator("#summary")).to_contain_text("all 8 passed")
             expect(frame.locator("#task-rows tbody tr")).to_have_count(4)
             expect(frame.locator("#diagram .subtopology")).to_have_count(2)
