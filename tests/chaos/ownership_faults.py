@@ -44,7 +44,7 @@ def second_aggregator(system: System, random: Random) -> str:
 
 def suspended_driver(system: System, random: Random) -> str:
     """An aggregator sleeps while another one takes over its checkpoints, and wakes up beside it."""
-    wait_for("a Python worker", lambda: "" if system.jobs.python_workers() else "none", BACK_SECONDS)
+    wait_for("a process that writes", lambda: "" if system.jobs.writers() else "none", BACK_SECONDS)
     victims = system.jobs.family(AGGREGATOR_JOB)
     for process in victims:
         with suppress(psutil.NoSuchProcess):
