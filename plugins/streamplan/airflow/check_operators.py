@@ -131,7 +131,8 @@ class StateStoreOperator(SparkJobOperator):
         """Run ``jobs/state_store.py``."""
         settings = Settings.from_environment()
         output = ReportPaths(settings.reports, self.pipeline).state_store
-        self._run("state-store", output, "--checkpoints", settings.checkpoints)
+        servers = ("--bootstrap-servers", str(brokers(self.pipeline)))
+        self._run("state-store", output, *servers, "--checkpoints", settings.checkpoints)
 
 
 class RecountOperator(SparkJobOperator):

@@ -23,6 +23,7 @@ from streamplan.model.assignment import (
     plan_load,
     stateful_tasks,
 )
+from streamplan.model.linking import links_of
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.unnamed import unnamed
@@ -178,6 +179,11 @@ def _subtopologies(pipeline: Pipeline) -> Text:
         text.append(f"  {_count(tasks, 'stream task')}\n")
         for topic in pipeline.source_topics(subtopology):
             text.append(f"     reads   {topic}{counts[topic]}\n")
+        for link in links_of(topology):
+            if link.reader == subtopology:
+                text.append(
+                    f"     linked  with sub-topology {link.writer.id}: one query does both, and reads nothing back\n"
+                )
         for store in subtopology.stores:
             text.append(f"     store   {store}, changelog {topology.changelog_topic(store)}\n")
         for topic in map(topology.decorate, subtopology.sink_topics):

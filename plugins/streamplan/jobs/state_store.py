@@ -9,6 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from streamplan.kafka.brokers import Brokers
 from streamplan.programs import refusal_beside, report, run_job
 from streamplan.registry import pipeline_named
 from streamplan.spark.session import open_session
@@ -19,6 +20,7 @@ def main() -> int:
     """Run the job and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipeline", required=True, help="name of the pipeline")
+    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     parser.add_argument("--checkpoints", required=True, help="directory or URI of Spark's checkpoints")
     parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
     args = parser.parse_args()
@@ -26,7 +28,7 @@ def main() -> int:
     def work() -> None:
         pipeline = pipeline_named(args.pipeline)
         spark = open_session(f"{pipeline.topology.application_id}-state-store")
-        content = read_state_stores(spark, pipeline, args.checkpoints)
+        content = read_state_stores(spark, pipeline, args.checkpoints, Brokers.from_environment(args.bootstrap_servers))
         content.write(args.output)
         report(f"micro-batch {content.batch}: {dict(content.totals)}")
         spark.stop()

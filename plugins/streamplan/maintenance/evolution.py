@@ -22,6 +22,7 @@ from streamplan.maintenance.renumbering import Likeness, match_names
 from streamplan.model.checkpoint_identity import checkpoint_identity, store_content
 from streamplan.model.committed_positions import ResolvedPositions, latest_generation, resolve_positions
 from streamplan.model.generation import Generation
+from streamplan.model.linking import LINKED, linked_state, links_of
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages import stage_of
@@ -216,22 +217,30 @@ class _Comparison:
 
     def _start(self, group: Subtopology) -> _Start:
         """Ask what the start asks, in its order."""
+        resolved, kafka = self._kafka(group)
+        if kafka.checkpoint and not self.deployed.checkpoints:
+            return _Start(resolved, kafka, None)
+        name, aggregates, identity = f"sub-topology {group.id}", stage_of(group).aggregates, self._identity(group)
+        link = next((each for each in links_of(self.pipeline.topology) if each.reader == group), None)
+        found = self.deployed.checkpoint_of(group, kafka)
+        if link is not None and found is not None and LINKED in found.identity:
+            _, of_writer = self._kafka(link.writer)
+            kafka, aggregates = linked_state(of_writer, kafka), False
+            identity, found = (
+                link.identity(self._identity(link.writer), identity),
+                self.deployed.checkpoint_of(group, kafka),
+            )
+        return _Start(resolved, kafka, resolve_start(name, found, identity, kafka, aggregates=aggregates))
+
+    def _kafka(self, group: Subtopology) -> tuple[ResolvedPositions, KafkaState]:
         deployed, reads = self.deployed, self.pipeline.source_topics(group)
         known = deployed.state.input_of(group, has_checkpoint=deployed.has_checkpoint(group, reads))
-        application_id = self.pipeline.topology.application_id
-        resolved = resolve_positions(application_id, [known], deployed.state.committed)[group.id]
-        kafka = deployed.state.kafka_state(group, resolved, _NOBODY)
-        if kafka.checkpoint and not deployed.checkpoints:
-            return _Start(resolved, kafka, None)
-        ids = {topic: deployed.topic_ids.get(topic, _NO_ID) for topic in reads}
-        decision = resolve_start(
-            f"sub-topology {group.id}",
-            deployed.checkpoint_of(group, kafka),
-            checkpoint_identity(self.pipeline, group, ids),
-            kafka,
-            aggregates=stage_of(group).aggregates,
-        )
-        return _Start(resolved, kafka, decision)
+        resolved = resolve_positions(self.pipeline.topology.application_id, [known], deployed.state.committed)[group.id]
+        return resolved, deployed.state.kafka_state(group, resolved, _NOBODY)
+
+    def _identity(self, group: Subtopology) -> Mapping[str, str]:
+        ids = {topic: self.deployed.topic_ids.get(topic, _NO_ID) for topic in self.pipeline.source_topics(group)}
+        return checkpoint_identity(self.pipeline, group, ids)
 
     def _subtopology(self, group: Subtopology, start: _Start) -> Iterator[Change]:
         name, reads = str(group.id), f"it reads {', '.join(self.pipeline.source_topics(group))}"

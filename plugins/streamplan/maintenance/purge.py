@@ -76,8 +76,8 @@ def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
         reader = next(each for each in pipeline.topology.subtopologies if topic in pipeline.source_topics(each))
         in_use = checkpoint_in_use(pipeline, brokers, reader)
         by_spark = checkpoints.committed_offsets(settings.checkpoints, group, reader.id, in_use)
-        if by_spark is not None:
-            needed.append(by_spark.get(topic, {}))
+        if by_spark is not None and topic in by_spark:  # not where it is linked with the one that writes the topic
+            needed.append(by_spark[topic])
         starts = {partition: offsets.log_start for partition, offsets in cluster.offsets(topic).items()}
         if until := plan_purge(starts, needed):
             delete_records(brokers, topic, until)

@@ -6,17 +6,20 @@ that, and no transaction may be open in the dead-letter topic then: so whoever r
 
 The committed positions do not move, and the stream tasks keep their transactional ids and their generation. So an
 aggregator that sleeps through a re-drive goes on where it was. Its transactions are fenced first all the same: one that
-it left open would hide marks.
+it left open would hide marks. Positions in a topic that linked sub-topologies do not read back name no checkpoint any
+more, see :func:`_positions_without_checkpoint`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import confluent_kafka
 from confluent_kafka import Producer
 
 from streamplan.errors import Refused
@@ -24,7 +27,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import fence
 from streamplan.kafka.membership import GroupMember
 from streamplan.kafka.topics import refuse_unfinished_repartition, resolve_pipeline
-from streamplan.kafka.transactions import DEADLINE_SECONDS, transactional_producer
+from streamplan.kafka.transactions import DEADLINE_SECONDS, send_positions, transactional_producer
 from streamplan.kafka_port import Cluster
 from streamplan.maintenance.operation import Operation
 from streamplan.maintenance.redrive_plan import (
@@ -39,7 +42,8 @@ from streamplan.maintenance.require_stopped import require_stopped
 from streamplan.model.dead_letters import (
     Redrive,
 )
-from streamplan.model.generation import Generation
+from streamplan.model.generation import Generation, PositionMetadata
+from streamplan.model.linking import links_of
 from streamplan.model.pipeline import Pipeline
 from streamplan.spark.redrive import Results
 from streamplan.spark.session import LateSession, started
@@ -90,6 +94,7 @@ class Redriver(Operation):
             transactional_producer(
                 self.brokers, f"{topology.application_id}-redrive", transaction_timeout_ms=60_000, **PRODUCER_CONFIGS
             ) as producer,
+            closing(self.brokers.consumer(topology.application_id)) as consumer,
         ):
             member.await_join(self.report)
             if others := member.others():
@@ -112,10 +117,16 @@ class Redriver(Operation):
                     observed="; ".join(more),
                     remedy="The declaration or the dead letters have changed since the approval: approve a new plan.",
                 )
+            unread = _positions_without_checkpoint(pipeline, cluster)
+
+            def commit_positions() -> None:
+                if unread:
+                    send_positions(producer, unread, consumer.consumer_group_metadata())
+
             done = 0
             for same in in_transactions([each.letter for each in verdicts if each.verdict.is_done]):
                 redrive = Redrive(self.by, datetime.now(UTC).isoformat(timespec="milliseconds"), self.run)
-                done += _process_again(judge, producer, same, redrive)
+                done += _process_again(judge, producer, same, redrive, commit_positions)
                 self.report(f"{done:,} of {plan.done:,} dead letters are processed again")
         self.report(f"{pipeline.name}: {done:,} of {plan.chosen:,} chosen dead letters are re-driven")
         return plan
@@ -156,8 +167,36 @@ def _await_stable(cluster: Cluster, topic: str) -> None:
         time.sleep(0.2)
 
 
-def _process_again(judge: Judge, producer: Producer, letters: Sequence[Letter], redrive: Redrive) -> int:
+def _positions_without_checkpoint(pipeline: Pipeline, cluster: KafkaCluster) -> list[confluent_kafka.TopicPartition]:
+    """Return the positions of sub-topologies that can be linked, in the topics that these do not read back then.
+
+    They name no checkpoint. So the next start restores the state, and reads what a re-drive has written there.
+    """
+    topics = {topic for link in links_of(pipeline.topology) for topic in pipeline.source_topics(link.reader)}
+    committed = cluster.committed_positions(pipeline.topology.application_id)
+    parsed = {place: (at.offset, PositionMetadata.parse(at.metadata)) for place, at in committed.items()}
+    return [
+        confluent_kafka.TopicPartition(*place, offset, replace(metadata, checkpoint="", batch=None).text)
+        for place, (offset, metadata) in sorted(parsed.items())
+        if place[0] in topics and metadata is not None
+    ]
+
+
+def _process_again(
+    judge: Judge,
+    producer: Producer,
+    letters: Sequence[Letter],
+    redrive: Redrive,
+    commit_positions: Callable[[], None],
+) -> int:
     """Write what the declaration makes of the records, and the mark of each, in one transaction.
+
+    Args:
+        judge: Knows what the declaration makes of them.
+        producer: Writes.
+        letters: Their dead letters.
+        redrive: Stands in the marks.
+        commit_positions: Adds positions to the transaction.
 
     Returns:
         The number of dead letters that are dealt with. A function of the declaration that is not deterministic may
@@ -183,5 +222,6 @@ def _process_again(judge: Judge, producer: Producer, letters: Sequence[Letter], 
                 [made.headers or None],
             )
         producer.produce(topic, partition=letter.place.partition, headers=marks[letter.place])
+    commit_positions()
     producer.commit_transaction(DEADLINE_SECONDS)
     return len(accepted)

@@ -27,11 +27,13 @@ from streamplan.kafka.topics import observe_topics
 from streamplan.model.left_out import VARIABLE
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Sink, Source, Subtopology, TaskId
+from streamplan.model.start_point import StartFrom
 from streamplan.model.subtopology_graph import subscribers_of, upstream_of
 from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
 from streamplan.spark.deployment import Deployment
+from streamplan.spark.linked import LinkedQuery, link_queries, links
 from streamplan.spark.noted_records import NotedRecords, noted_in
 from streamplan.spark.pacing import Pacing
 from streamplan.spark.planning.validation import resolve_schemas
@@ -39,7 +41,7 @@ from streamplan.spark.progress import Progress
 from streamplan.spark.python_workers import start_python_workers
 from streamplan.spark.query import Query, plan_query
 from streamplan.spark.session import generate_code, keep_checkpoints_cheaply
-from streamplan.spark.sink.transaction import KeptProducers
+from streamplan.spark.sink.owner import TaskOwner
 from streamplan.spark.sink.writers import identity
 from streamplan.spark.state.checkpoint import Checkpoint
 from streamplan.spark.state.recovery import checkpoints_of, prepare_checkpoint
@@ -161,7 +163,7 @@ def run(
     beside = deployment.until is not None
     with (
         TaskOwnership(pipeline, deployment.brokers, report, seen, beside) as ownership,
-        KeptProducers() as kept,
+        TaskOwner() as owner,
     ):
         # Plan before the tasks are claimed: a declaration that is refused must not fence an aggregator that runs.
         queries, schemas = _plan_queries(spark, deployment)
@@ -171,17 +173,30 @@ def run(
             running: list[_RunningQuery] = []
             planned = {query.subtopology.id: query for query in queries}
 
-            def start(query: Query, checkpoint: Checkpoint) -> _RunningQuery:
+            def start(query: Query, checkpoint: Checkpoint, *, to_end: bool = available_now) -> _RunningQuery:
                 # State stores have one partition for each stream task. A query reads this setting when it starts.
                 spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(query.subtopology))
-                writer = query.writer(claimed, checkpoint, progress.record, pacing, kept)
-                if available_now:
+                writer = query.writer(claimed, checkpoint, progress.record, pacing, owner)
+                if to_end:
                     # The source of ticks has no end of its own, so that Spark would run one micro-batch alone.
                     spark.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", True)
                     return _RunningQuery(query, _start(spark, writer.trigger(availableNow=True)), checkpoint)
-                interval = trigger_interval_of(query.subtopology, pipeline.topology, trigger_interval_ms)
+                interval = trigger_interval_of(query.reads, pipeline.topology, trigger_interval_ms)
                 spark.conf.set("spark.sql.streaming.pollingDelay", f"{interval}ms")
                 return _RunningQuery(query, _start(spark, writer.trigger(processingTime="0 seconds")), checkpoint)
+
+            def prepare(query: Query) -> Checkpoint:
+                spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(query.subtopology))  # to restore
+                return prepare_checkpoint(
+                    spark,
+                    deployment,
+                    schemas,
+                    ownership,
+                    claimed,
+                    query.beginning(claimed),
+                    report,
+                    progress.heartbeat.record_restoration,
+                )
 
             def narrow(failed: _RunningQuery, records: NotedRecords) -> _RunningQuery:
                 slower = replace(failed.planned.deployment, narrowed=records)
@@ -190,37 +205,43 @@ def run(
             def restart(failed: _RunningQuery, records: NotedRecords) -> _RunningQuery:
                 before = replace(failed.planned.deployment, narrowed=None)
                 held = {**before.held, (records.topic, records.partition): records.first}
-                query = plan_query(spark, replace(before, held=held), failed.planned.subtopology, schemas)
+                query = failed.planned.planned_again(spark, replace(before, held=held), schemas)
                 planned[failed.subtopology] = query
                 failed.checkpoint.note_held(f"{records.topic}-{records.partition} offset {records.first}")
                 return start(query, failed.checkpoint)
 
             holds = _Holds(narrow, restart, progress.heartbeat, report)
             try:
+                for link in links(deployment):
+                    before = planned[link.reader.id]
+                    both = link_queries(planned[link.writer.id], before, link, schemas)
+                    if both is None:
+                        continue
+                    if _reads_what_is_left(spark, both, claimed, report):
+                        _await_written(deployment, link.reader, report)
+                        running.append(start(before, prepare(before), to_end=True))
+                        _watch(running, stop, progress, ownership, holds)
+                        if stop.is_set():
+                            return progress
+                        running.clear()
+                        claimed = _claim(spark, deployment, ownership, report)
+                    planned[link.reader.id] = both
+                    del planned[link.writer.id]
                 order = in_order_of_runs(pipeline.topology) if available_now else in_flow_order(pipeline.topology)
                 checkpoints: dict[int, Checkpoint] = {}
                 for subtopology in order:
-                    query = planned[subtopology.id]
-                    spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))  # to restore
+                    if (query := planned.get(subtopology.id)) is None:
+                        continue  # it is linked with the one that reads what it writes
                     if subtopology.id not in checkpoints:
-                        checkpoints[subtopology.id] = prepare_checkpoint(
-                            spark,
-                            deployment,
-                            schemas,
-                            ownership,
-                            claimed,
-                            subtopology,
-                            query.topics,
-                            report,
-                            progress.heartbeat.record_restoration,
-                        )
+                        checkpoints[subtopology.id] = prepare(query)
                     if available_now:
-                        _await_written(deployment, subtopology, report)
+                        _await_written(deployment, query.reads, report)
                     running.append(start(query, checkpoints[subtopology.id]))
                     if available_now:
                         _watch(running, stop, progress, ownership, holds)
                     else:
-                        report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
+                        numbers = " and ".join(str(each.id) for each in query.subtopologies)
+                        report(f"sub-topology {numbers} reads {', '.join(pipeline.source_topics(query.reads))}")
                 if not available_now:
                     _watch(running, stop, progress, ownership, holds, until=lambda: ownership.drain_requested)
                     if ownership.drain_requested:
@@ -238,6 +259,26 @@ def run(
             report(str(request))
             stop.set()
     return progress
+
+
+def _reads_what_is_left(
+    spark: SparkSession, linked: LinkedQuery, claimed: ClaimedTasks, report: Callable[[str], None]
+) -> bool:
+    """Return whether the second of two linked sub-topologies must first read what is left in the repartition topic.
+
+    A checkpoint of both is followed by the micro-batch that hands on all of its records. Without such a checkpoint the
+    first sub-topology goes on at its positions.
+    """
+    deployment, beginning = linked.deployment, linked.beginning(claimed)
+    found = checkpoints_of(spark, deployment).find(linked.subtopology.id, beginning.committed.checkpoint)
+    if beginning.decision(found).start is StartFrom.CHECKPOINT:
+        return False
+    (topic,) = deployment.pipeline.source_topics(linked.subtopology)
+    positions = {number: at for (_, number), at in claimed.committed[linked.subtopology.id].positions.items()}
+    left = unprocessed(KafkaCluster(deployment.brokers), {topic: positions})
+    if left:
+        report(f"sub-topology {linked.subtopology.id} first reads {left[topic]:,} records of {topic}")
+    return bool(left)
 
 
 def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
@@ -385,8 +426,7 @@ def _drain(
     internal = {spec.name for spec in pipeline.internal_topics()}
     deadline = time.monotonic() + DRAIN_SECONDS
     for number, started in enumerate([*running]):
-        subtopology = pipeline.topology.subtopologies[started.subtopology]
-        topics = internal & {*pipeline.source_topics(subtopology)}
+        topics = internal & {*pipeline.source_topics(started.planned.reads)}
 
         def is_processed(topics: Collection[str] = topics) -> bool:
             positions = {topic: cluster.positions(application_id, topic) for topic in topics}
@@ -397,8 +437,9 @@ def _drain(
         running[number:] = remaining
         running[number].query.stop()
         # What its workers have not committed by now is not committed any more.
-        count = pipeline.partitions(subtopology)
-        fence(deployment.brokers, application_id, (TaskId(subtopology.id, partition) for partition in range(count)))
+        done = started.planned.subtopologies
+        tasks = [TaskId(each.id, partition) for each in done for partition in range(pipeline.partitions(each))]
+        fence(deployment.brokers, application_id, tasks)
     late = time.monotonic() > deadline
     ended = f"after {DRAIN_SECONDS:.0f} s, before everything was processed" if late else "as it was asked to"
     report(f"{application_id} has ended {ended}")
@@ -432,7 +473,7 @@ def _watch(
                     raise failure
                 running[number] = started = holds.go_on(started, records, failure)
                 active.append(started)
-            progress.record_query(started.subtopology, started.query)
+            progress.record_query([each.id for each in started.planned.subtopologies], started.query)
         progress.heartbeat.beat()
         if not active:
             return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
@@ -51,15 +51,15 @@ class Progress:
                 self._reported_at, self._reported = time.monotonic(), line
                 self.report(line)
 
-    def record_query(self, subtopology: int, query: StreamingQuery) -> None:
+    def record_query(self, subtopologies: Sequence[int], query: StreamingQuery) -> None:
         """Report what Spark alone knows of the query's last micro-batch: late records, and peeks before stateful work.
 
         How long it took, and how much state there is, goes to the heartbeat. The thread that watches the queries calls
         this. A micro-batch that it has seen is not reported again.
 
         Args:
-            subtopology: Id of the sub-topology.
-            query: Its query.
+            subtopologies: Ids of the sub-topologies that the query does. The last one has its state.
+            query: The query.
         """
         progress = query.lastProgress
         # Without records Spark reports that it has looked, with the number of the micro-batch that will be next.
@@ -71,7 +71,10 @@ class Progress:
         late = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
         if late:
             self.report(f"{query.name}, micro-batch {number}: {late} records came later than grace, and were dropped")
-        self.heartbeat.measures[subtopology] = self._measures(subtopology, progress)
+        *before, last = subtopologies
+        self.heartbeat.measures[last] = self._measures(last, progress)
+        for linked in before:
+            self.heartbeat.measures[linked] = replace(self._measures(linked, progress), state_rows=0, state_bytes=0)
         for name, row in progress["observedMetrics"].items():
             self.report(_peek_line(name, number, row.asDict()))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -32,8 +33,9 @@ from streamplan.spark.planning.plan import SubtopologyPlan, plan_subtopology
 from streamplan.spark.session import AdaptiveCodegen
 from streamplan.spark.sink.driver import DriverShare, write_collected
 from streamplan.spark.sink.instance import this_instance
+from streamplan.spark.sink.owner import TaskOwner
 from streamplan.spark.sink.spec import TransactionSpec
-from streamplan.spark.sink.transaction import KeptProducers, commit_empty
+from streamplan.spark.sink.transaction import commit_empty
 from streamplan.spark.sink.writers import (
     MICRO_BATCH,
     WRITTEN_SCHEMA,
@@ -44,10 +46,11 @@ from streamplan.spark.sink.writers import (
 )
 from streamplan.spark.sources import read_stream, read_ticks
 from streamplan.spark.state.checkpoint import Checkpoint
+from streamplan.spark.state.recovery import Beginning
 from streamplan.spark.status import TaskReport
 from streamplan.spark.wall_clock import IdleTasks, ProcessedInput, stages_of
 
-_FULL = 50_000
+FULL = 50_000
 """A micro-batch this large means a backlog."""
 
 
@@ -84,10 +87,55 @@ class Query:
         """The serdes of the repartition topics that it writes."""
         return self.plan.schemas
 
+    @property
+    def reads(self) -> Subtopology:
+        """The sub-topology that reads from Kafka."""
+        return self.subtopology
+
     @cached_property
     def topics(self) -> Sequence[str]:
         """The topics of its sources, in the order of Spark's offset log."""
         return subscribed_topics(self.plan.streaming)
+
+    @property
+    def subtopologies(self) -> tuple[Subtopology, ...]:
+        """Those that the query does."""
+        return (self.subtopology,)
+
+    def beginning(self, claimed: ClaimedTasks) -> Beginning:
+        """Return what its beginning is decided by.
+
+        Args:
+            claimed: The committed positions, which no other aggregator can move.
+        """
+        return Beginning.of(self.deployment, claimed, self.subtopology, self.topics)
+
+    def transaction_spec(self, claimed: ClaimedTasks, checkpoint: Checkpoint) -> TransactionSpec:
+        """Return where its stream tasks read and write, without a micro-batch and its ranges: each one sets them.
+
+        Args:
+            claimed: For whom the stream tasks were claimed.
+            checkpoint: The checkpoint that the query goes on with.
+        """
+        pipeline = self.deployment.pipeline
+        topology = pipeline.topology
+        dead_letters = next(spec for spec in pipeline.topics() if spec.name == topology.dead_letter_topic)
+        return TransactionSpec(
+            brokers=self.deployment.brokers,
+            application_id=topology.application_id,
+            generation=claimed.generation,
+            transaction_timeout_ms=self.deployment.transaction_timeout_ms,
+            subtopology=self.subtopology.id,
+            ranges={},
+            outputs=self.plan.outputs,
+            dead_letter_topic=dead_letters.name,
+            dead_letter_partitions=dead_letters.partitions,
+            checkpoint=checkpoint.id,
+        )
+
+    def planned_again(self, spark: SparkSession, deployment: Deployment, schemas: Mapping[str, Serde]) -> Query:
+        """Return the query planned for another deployment; see :func:`plan_query`."""
+        return plan_query(spark, deployment, self.subtopology, schemas)
 
     def writer(
         self,
@@ -95,7 +143,7 @@ class Query:
         checkpoint: Checkpoint,
         report: Callable[[MicroBatchReport], None],
         pacing: Pacing,
-        kept: KeptProducers,
+        owner: TaskOwner,
     ) -> DataStreamWriter:
         """Return Spark's writer of the query, which can be given a trigger and started.
 
@@ -104,20 +152,31 @@ class Query:
             checkpoint: The checkpoint that the query goes on with.
             report: Called with each micro-batch when it is committed.
             pacing: Says how long the query waits after each micro-batch.
-            kept: The producers of this process, for the micro-batches that it writes by itself.
+            owner: Writes small micro-batches in this process.
+        """
+        write = MicroBatchWriter(self, claimed, checkpoint, report, pacing, owner).write
+        return self.stream_writer(self.plan.streaming, checkpoint, write)
+
+    def stream_writer(
+        self, streaming: DataFrame, checkpoint: Checkpoint, write: Callable[[DataFrame, int], None]
+    ) -> DataStreamWriter:
+        """Return Spark's writer of a streaming plan.
+
+        Args:
+            streaming: The plan.
+            checkpoint: The checkpoint that the query goes on with.
+            write: Is given each micro-batch and its number.
         """
         return (
-            self.plan.streaming.writeStream.queryName(
-                f"{self.deployment.pipeline.topology.application_id}-{self.subtopology.id}"
-            )
+            streaming.writeStream.queryName(f"{self.deployment.pipeline.topology.application_id}-{self.subtopology.id}")
             .outputMode("update" if self.plan.stateful else "append")
             .option("checkpointLocation", checkpoint.location)
-            .foreachBatch(_MicroBatchWriter(self, claimed, checkpoint, report, pacing, kept).write)
+            .foreachBatch(write)
         )
 
 
 @dataclass(frozen=True)
-class _Written:
+class Written:
     """What one stream task wrote in a micro-batch."""
 
     report: TaskReport
@@ -125,8 +184,14 @@ class _Written:
     bytes: int
     topics: Collection[str]
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Written:
+        """Return what a row of the columns :data:`WRITTEN_SCHEMA` says."""
+        report = TaskReport(row["partition"], row["instance"], row["host"], row["written"])
+        return cls(report, row["dead_lettered"], row["bytes"], row["topics"])
 
-class _MicroBatchWriter:
+
+class MicroBatchWriter:
     """Takes the micro-batches of one query to Kafka."""
 
     def __init__(
@@ -136,22 +201,22 @@ class _MicroBatchWriter:
         checkpoint: Checkpoint,
         report: Callable[[MicroBatchReport], None],
         pacing: Pacing,
-        kept: KeptProducers,
+        owner: TaskOwner,
     ) -> None:
         plan = query.plan
         self._query = query
         self._checkpoint = checkpoint
         self._report = report
         self._pacing = pacing
-        self._full = min(_FULL, query.deployment.micro_batch(query.subtopology) // 2)
-        self._kept = kept
+        self._full = min(FULL, query.deployment.micro_batch(query.reads) // 2)
+        self._kept = owner.kept
         self._share = DriverShare((plan.streaming.sparkSession.sparkContext.master or "").partition("[")[0] == "local")
         self._collected = compile_batch_plan(plan.batch, plan.collected)
-        self._spec = _transaction_spec(query, claimed, checkpoint)
+        self._spec = query.transaction_spec(claimed, checkpoint)
         writer = for_each_micro_batch(self._spec, partial(transactional_writer, row_format=plan.row_format))
         self._compiled = compile_batch_plan(plan.batch, map_in_arrow(plan.rows, writer, WRITTEN_SCHEMA))
         self._codegen = AdaptiveCodegen()
-        self._topics = query.deployment.pipeline.source_topics(query.subtopology)
+        self._topics = query.deployment.pipeline.source_topics(query.reads)
         self._clock = _wall_clock(query, claimed, checkpoint)
 
     def write(self, batch: DataFrame, number: int) -> None:
@@ -175,37 +240,42 @@ class _MicroBatchWriter:
                 run, written = self._write_in_workers(spec, cached)
         self._share.note(records, sum(task.bytes for task in written))
         commit_empty(spec, spec.partitions - {task.report.partition for task in written})
-        tasks = tuple(task.report for task in written)
-        dead_lettered = sum(task.dead_lettered for task in written)
         peeked = {name: dict(run.of(peek).get) for name, peek in self._query.plan.observations}
-        self._report(
-            MicroBatchReport(subtopology.id, number, sum(task.written for task in tasks), dead_lettered, peeked, tasks)
-        )
-        self._pacing.committed(subtopology.id, {topic for task in written for topic in task.topics})
+        self._tell(subtopology, number, written, peeked)
         if self._clock is not None and not records:
             has_records = partial(self._clock.has_records, self._checkpoint.end_offsets(number, self._topics))
             self._pacing.rest_until(subtopology.id, number, has_records, self._clock.pause())
         else:
             self._pacing.rest(subtopology.id, number, more=records >= self._full)
 
-    def _write_in_workers(self, spec: TransactionSpec, batch: DataFrame) -> tuple[BatchRun, list[_Written]]:
+    def _tell(
+        self,
+        subtopology: Subtopology,
+        batch: int,
+        written: Sequence[Written],
+        peeked: Mapping[str, Mapping[str, object]],
+    ) -> None:
+        """Report what was committed of a micro-batch, and let those go on who read it."""
+        tasks = tuple(task.report for task in written)
+        dead_lettered = sum(task.dead_lettered for task in written)
+        count = sum(task.written for task in tasks)
+        self._report(MicroBatchReport(subtopology.id, batch, count, dead_lettered, peeked, tasks))
+        self._pacing.committed(subtopology.id, {topic for task in written for topic in task.topics})
+
+    def _write_in_workers(self, spec: TransactionSpec, batch: DataFrame) -> tuple[BatchRun, list[Written]]:
         self._kept.close(spec.subtopology)  # those of the workers would fence them
         batch.sparkSession.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))
         run = self._compiled.run(batch)
-        return run, [
-            _Written(
-                TaskReport(row["partition"], row["instance"], row["host"], row["written"]),
-                row["dead_lettered"],
-                row["bytes"],
-                row["topics"],
-            )
-            for row in run.rows.collect()
-        ]
+        return run, [Written.of(row.asDict()) for row in run.rows.collect()]
 
-    def _write_in_driver(self, spec: TransactionSpec, batch: DataFrame) -> tuple[BatchRun, list[_Written]]:
+    def _write_in_driver(self, spec: TransactionSpec, batch: DataFrame) -> tuple[BatchRun, list[Written]]:
         run = self._collected.run(batch)
-        rows = collect_in_arrow(run.rows)
+        rows, spec = collect_in_arrow(run.rows), self._spec_of_computed(spec)
         return run, _written_in_driver(write_collected(spec, rows, self._query.plan.row_format, self._kept))
+
+    def _spec_of_computed(self, spec: TransactionSpec) -> TransactionSpec:
+        """Return the specification with what is known when Spark has computed the micro-batch."""
+        return spec
 
 
 @dataclass(frozen=True)
@@ -297,10 +367,10 @@ def _wall_clock(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> 
     )
 
 
-def _written_in_driver(tasks: Sequence[TaskProgress]) -> list[_Written]:
+def _written_in_driver(tasks: Sequence[TaskProgress]) -> list[Written]:
     instance = this_instance()
     return [
-        _Written(
+        Written(
             TaskReport(task.transaction.partition, instance.id, instance.host, task.written),
             task.dead_lettered,
             task.bytes,
@@ -344,22 +414,3 @@ def plan_query(
     ticks = partial(read_ticks, spark, deployment.pipeline.partitions(subtopology))
     plan = plan_subtopology(deployment.pipeline, subtopology, schemas, read, ticks)
     return Query(deployment, subtopology, plan)
-
-
-def _transaction_spec(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> TransactionSpec:
-    """The specification without a micro-batch and its offset ranges; each micro-batch sets them."""
-    pipeline = query.deployment.pipeline
-    topology = pipeline.topology
-    dead_letters = next(spec for spec in pipeline.topics() if spec.name == topology.dead_letter_topic)
-    return TransactionSpec(
-        brokers=query.deployment.brokers,
-        application_id=topology.application_id,
-        generation=claimed.generation,
-        transaction_timeout_ms=query.deployment.transaction_timeout_ms,
-        subtopology=query.subtopology.id,
-        ranges={},
-        outputs=query.plan.outputs,
-        dead_letter_topic=dead_letters.name,
-        dead_letter_partitions=dead_letters.partitions,
-        checkpoint=checkpoint.id,
-    )

@@ -27,13 +27,20 @@ from streamplan.spark.sink.transaction import TaskTransaction
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, transactional_writer
 from streamplan.spark.state.state_store import read_state_stores
 
-from tests.support.checkpoints import checkpoint_of, forget_last_commit
+from tests.support.checkpoints import checkpoints_of, forget_last_commit
 from tests.support.orders_application import Application, numbered
 from tests.support.soak import soak
 
 
+@pytest.fixture(params=[True, *soak([False])], ids=lambda linked: "linked" if linked else "apart")
+def linked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether one query does both sub-topologies."""
+    monkeypatch.setenv("STREAMPLAN_LINKED", str(request.param).lower())
+    return bool(request.param)
+
+
 @pytest.fixture
-def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Application]:
+def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession, linked: bool) -> Iterator[Application]:
     made = Application(bootstrap_servers, tmp_path / "check points", spark)
     yield made
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
@@ -53,7 +60,9 @@ def test_nineteen_orders_are_ten_jackets_and_nine_shirts(application: Applicatio
     repartitioned = application.committed(application.repartition)
     assert Counter((m.partition(), m.key()) for m in repartitioned) == {(0, b"0"): 10, (1, b"1"): 9}
     assert application.lag(application.orders) == application.lag(application.repartition) == 0
-    content = read_state_stores(application.spark, application.pipeline, str(application.checkpoints))
+    content = read_state_stores(
+        application.spark, application.pipeline, str(application.checkpoints), Brokers(application.bootstrap_servers)
+    )
     assert content.totals == {"0": 10, "1": 9}
 
 
@@ -144,7 +153,9 @@ def test_a_micro_batch_that_is_run_again_writes_nothing_twice(application: Appli
     application.produce([*numbered(0, 100), (b"bad", b"bad")])
     application.drain()
     for subtopology in (0, 1) if crashed == "both" else (int(crashed),):
-        forget_last_commit(checkpoint_of(application.checkpoints, application.topology.application_id, subtopology))
+        found = checkpoints_of(application.checkpoints, application.topology.application_id, subtopology)
+        for checkpoint in found[-1:]:  # linked sub-topologies have one together
+            forget_last_commit(checkpoint)
     application.produce(numbered(100, 200))
     application.drain()
     assert len(application.committed(application.repartition)) == 200
@@ -165,10 +176,13 @@ def test_positions_pass_the_markers_of_aborted_transactions(application: Applica
     assert application.lag(application.orders) == 0
 
 
-def test_a_run_reads_what_the_application_has_written_in_a_transaction_that_ends_meanwhile(
-    application: Application,
+def test_a_run_waits_for_a_transaction_that_ends_meanwhile_in_what_it_reads(
+    application: Application, linked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The brokers confirm a commit before its marker is in each partition, so that the records cannot be read yet."""
+    """The brokers confirm a commit before its marker is in each partition, so that the records cannot be read yet.
+
+    Here another program writes. Linked sub-topologies do not read the topic back, and tell that it did.
+    """
     application.create_topics()
     application.produce(numbered(0, 2))
     application.drain()
@@ -182,6 +196,10 @@ def test_a_run_reads_what_the_application_has_written_in_a_transaction_that_ends
     end.start()
     try:
         application.produce(numbered(2, 4))
+        if linked:
+            with pytest.raises(Refused, match=f"{application.repartition}-[01] has records that the application did"):
+                application.drain()
+            monkeypatch.setenv("STREAMPLAN_LINKED", "false")  # as the error says, to count them, too
         application.drain()
     finally:
         end.join()

@@ -74,7 +74,8 @@ def purge(application: Application) -> None:
 
 def leave_in_mid_batch(application: Application) -> None:
     for subtopology in (0, 1):
-        forget_last_commit(checkpoint_of(*place(application), subtopology))
+        for found in checkpoints_of(*place(application), subtopology)[-1:]:  # linked ones have one together
+            forget_last_commit(found)
 
 
 def delete_all(application: Application) -> None:
@@ -135,8 +136,10 @@ def bring_an_old_one_back(application: Application) -> None:
     ],
 )
 def test_the_state_is_restored_and_the_totals_are_exact(
-    application: Application, fault: Callable[[Application], None], said: str
+    application: Application, fault: Callable[[Application], None], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if fault is purge_in_mid_batch:  # linked sub-topologies do not read what is purged
+        monkeypatch.setenv("STREAMPLAN_LINKED", "false")
     application.produce(numbered(0, 2000))
     drained(application)
     fault(application)
@@ -149,7 +152,9 @@ def test_the_state_is_restored_and_the_totals_are_exact(
     assert re.search(said, begun[0])
     assert any("restored 2 rows in" in line for line in lines)
     assert application.totals() == recount(application.committed(application.orders))
-    store = read_state_stores(application.spark, application.pipeline, str(application.checkpoints))
+    store = read_state_stores(
+        application.spark, application.pipeline, str(application.checkpoints), Brokers(application.bootstrap_servers)
+    )
     assert {key.encode(): total for key, total in store.totals.items()} == application.totals()
     assert not any("begins with" in line for line in drained(application))  # from here on the checkpoint fits
 
@@ -209,8 +214,8 @@ def test_without_a_checkpoint_what_was_processed_is_not_read_again(application: 
     delete_all(application)
     application.produce(numbered(2000, 2101))
     drained(application)
-    first = newest(checkpoint_of(*place(application), 0) / "offsets")
-    assert first.name == "0"  # all 2101 would be several micro-batches of 500
+    first = newest(checkpoint(application) / "offsets")
+    assert int(first.name) <= 1  # behind the restored one. All 2101 would be several micro-batches of 500
     assert application.totals() == recount(application.committed(application.orders))
 
 
@@ -228,7 +233,7 @@ def test_an_aggregator_that_wakes_up_writes_where_nobody_reads(application: Appl
     assert not any("begins with" in line for line in drained(application))
     assert application.totals() == recount(application.committed(application.orders))
     assert not known.exists()
-    assert [path.name[0] for path in sorted(known.parent.iterdir())] == ["0", "1"]
+    assert [path.name[0] for path in known.parent.iterdir()].count("1") == 1
 
 
 def test_positions_name_the_checkpoint_and_its_last_micro_batch(application: Application) -> None:
@@ -288,7 +293,7 @@ def test_a_start_that_dies_while_it_takes_the_checkpoint_is_repeated(
             drained(application)
     application.produce(numbered(2000, 2101))
     lines = drained(application)
-    assert any("begins with the committed positions, because it has no complete checkpoint" in line for line in lines)
+    assert any("begins with its changelog topics, because it has no complete checkpoint" in line for line in lines)
     assert application.totals() == recount(application.committed(application.orders))
 
 
@@ -329,7 +334,9 @@ def test_a_changelog_of_which_nothing_is_left_is_an_empty_state(application: App
         deleted.result(120)
     application.produce(numbered(10, 14))
     assert any("restored 0 rows" in line for line in drained(application))
-    store = read_state_stores(application.spark, application.pipeline, str(application.checkpoints))
+    store = read_state_stores(
+        application.spark, application.pipeline, str(application.checkpoints), Brokers(application.bootstrap_servers)
+    )
     assert store.totals == {"0": 2, "1": 2}
 
 

@@ -37,7 +37,7 @@ def test_a_micro_batch_after_a_pause_is_reported() -> None:
 
     def see(report: dict[str, Any]) -> None:
         query.lastProgress = report
-        progress.record_query(1, cast(StreamingQuery, query))
+        progress.record_query([1], cast(StreamingQuery, query))
 
     see(idle(0))
     assert progress.heartbeat.measures == {}
@@ -54,5 +54,5 @@ def test_a_micro_batch_is_reported_once() -> None:
     progress = Progress(lines.append)
     query = SimpleNamespace(name="orders-1", lastProgress=ran(4, records=7, late=3))
     for _ in range(3):
-        progress.record_query(1, cast(StreamingQuery, query))
+        progress.record_query([1], cast(StreamingQuery, query))
     assert len(lines) == 1

@@ -71,6 +71,16 @@ def aggregate(
     return _fold(nodes, contributions if ordered else [each.drop(PLACE) for each in contributions])
 
 
+def fold_counts(node: Processor, counts: DataFrame) -> DataFrame:
+    """Add counts up with the same ``groupBy`` as :func:`aggregate` has for the count of one node.
+
+    Args:
+        node: A count without windows.
+        counts: In the columns :data:`streamplan.spark.sink.handed_on.COUNTS`.
+    """
+    return _fold([node], [counts.withColumnRenamed("count", "a0_count_0")])
+
+
 def cogrouped(streams: Sequence[RecordFrame]) -> RecordFrame:
     """Return the records of several streams that are aggregated together. The fields of the other streams are null.
 

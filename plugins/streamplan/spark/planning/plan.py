@@ -12,29 +12,29 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Any
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from streamplan.model.left_out import records_left_out
+from streamplan.model.linking import re_keying
 from streamplan.model.operations import (
     ACTS,
     SETS_KEY,
     Aggregate,
     Count,
     ForeignTableJoin,
-    KeySelect,
-    NullKeyFilter,
     SubscriptionJoin,
 )
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.windows import SessionWindows, TimeWindows
-from streamplan.serdes.primitive import String
 from streamplan.serdes.serde import Serde, is_key_field
+from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages import plan_of
-from streamplan.spark.planning.stages.stage_plan import Sources, batch_of
+from streamplan.spark.planning.stages.stage_plan import Cut, Sources, StagePlan, batch_of
 from streamplan.spark.sink.spec import TASK_ORDER, Output, PartitionBy
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
 
@@ -68,13 +68,17 @@ class SubtopologyPlan:
     cache_batch: bool = False
 
     @contextmanager
-    def cached(self, batch: DataFrame) -> Iterator[DataFrame]:
+    def cached(self, batch: DataFrame, *, always: bool = False) -> Iterator[DataFrame]:
         """Give the micro-batch, computed once where ``rows`` reads it more than once.
 
         A micro-batch claims to be ordered by columns that it no longer has, and Spark 4.2 then fails to cache it ("key
         not found" in InMemoryRelation.withOutput). Its union with an empty DataFrame claims nothing.
+
+        Args:
+            batch: The micro-batch.
+            always: Whether something else reads it, too.
         """
-        if not self.cache_batch:
+        if not self.cache_batch and not always:
             yield batch
             return
         cached = batch.unionByName(self._empty_batch).persist()
@@ -121,7 +125,24 @@ def plan_subtopology(
     topics = {source.name: pipeline.topology.decorate(source.topic) for source in subtopology.sources}
     stage = plan_of(subtopology)
     planner = stage.planner()
-    cut = stage.stream(Sources(subtopology, schemas, raw, topics), planner, ticks)
+    return planned_behind(
+        pipeline, subtopology, stage, planner, stage.stream(Sources(subtopology, schemas, raw, topics), planner, ticks)
+    )
+
+
+def planned_behind(
+    pipeline: Pipeline, subtopology: Subtopology, stage: StagePlan[Any], planner: OperatorPlanner, cut: Cut
+) -> SubtopologyPlan:
+    """Plan what is done with each micro-batch, behind the cut.
+
+    Args:
+        pipeline: That the sub-topology belongs to.
+        subtopology: What is planned.
+        stage: The plans of its state.
+        planner: Of the sub-topology; it goes on with what the streaming plan gives.
+        cut: Where the streaming plan ends.
+    """
+    outputs = outputs_of(pipeline, subtopology)
     planner.plan(subtopology.nodes)
     output = planner.take_output_rows()
     rows = reduce(lambda upper, lower: upper.unionByName(lower), output.rows)
@@ -177,17 +198,15 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | 
 
     Such records need no second way through Python, and no shuffle.
     """
-    match subtopology.sources, subtopology.operations, subtopology.sinks:
-        case (
-            (Source(topic=topic, value=serde, key_serde=String(), timestamp=None),),
-            (KeySelect(key=key, key_serde=String()), NullKeyFilter(relaxed=False)),
-            (_,),
-        ):
-            if serde is not None and is_key_field(serde, key):
-                name = pipeline.topology.decorate(topic)
-                left_out = frozenset(record for record in records_left_out() if record.topic == name)
-                return RekeyedRecords(name, serde, key, left_out)
-    return None
+    found = re_keying(subtopology)
+    if found is None:
+        return None
+    source, key = found
+    if source.value is None or not is_key_field(source.value, key):
+        return None
+    name = pipeline.topology.decorate(source.topic)
+    left_out = frozenset(record for record in records_left_out() if record.topic == name)
+    return RekeyedRecords(name, source.value, key, left_out)
 
 
 def _partition_by(subtopology: Subtopology, node: Node) -> PartitionBy:

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.spark.sink.spec import TransactionSpec
-from streamplan.spark.sink.transaction import KeptProducers, TaskTransaction
+from streamplan.spark.sink.transaction import KeptProducers, open_transaction
 from streamplan.spark.sink.writers import RowFormat, TaskProgress, by_partition
 
 _MAX_RECORDS = 20_000
@@ -97,6 +97,8 @@ def write_collected(
         for partition, part in by_partition(batch):
             if partition in parts:
                 parts[partition].append(part)
+    if spec.handed_on is not None:  # nothing was written for the others
+        parts = {partition: part for partition, part in parts.items() if part}
 
     def write(partition: int) -> TaskProgress:
         for attempt in range(1, _MAX_ATTEMPTS + 1):
@@ -118,7 +120,7 @@ def write_collected(
 def _write_task(
     spec: TransactionSpec, partition: int, rows: Sequence[pa.RecordBatch], row_format: RowFormat, kept: KeptProducers
 ) -> TaskProgress:
-    with TaskTransaction(spec, partition, kept) as transaction:
+    with open_transaction(spec, partition, kept) as transaction:
         task = TaskProgress(transaction)
         if rows:  # there may be none beside transaction markers
             arranged = row_format.arranged(pa.Table.from_batches(rows), partition).combine_chunks()

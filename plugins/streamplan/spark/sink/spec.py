@@ -71,6 +71,28 @@ class RejectedRecord:
 
 
 @dataclass(frozen=True)
+class HandedOnTo:
+    """What a stream task was handed on in a micro-batch, see :class:`streamplan.spark.sink.handed_on.HandedOn`."""
+
+    records: int = 0
+    markers: int = 0
+
+
+@dataclass(frozen=True)
+class HandedOnInput:
+    """What a sub-topology is handed on instead of reading it.
+
+    ``topic``       that it does not read
+    ``partitions``  of the topic
+    ``tasks``       what the stream task of each partition was handed on; None while that is not known
+    """
+
+    topic: str
+    partitions: int
+    tasks: Mapping[int, HandedOnTo] | None = None
+
+
+@dataclass(frozen=True)
 class TransactionSpec:
     """Where the stream tasks of one sub-topology read and write in one micro-batch.
 
@@ -82,6 +104,7 @@ class TransactionSpec:
     ``batch``       number of the micro-batch; it is committed with every position
     ``times``       by partition the time in ms that the wall clock gives to a stream task; it is committed with the
                     positions of this task. Only tasks with punctuators are given one beside records
+    ``handed_on``   what the sub-topology is handed on instead of reading it. ``ranges`` is empty then
     """
 
     brokers: Brokers
@@ -96,6 +119,7 @@ class TransactionSpec:
     checkpoint: str = ""
     batch: int | None = None
     times: Mapping[int, int] = field(default_factory=dict)
+    handed_on: HandedOnInput | None = None
 
     def task(self, partition: int) -> TaskId:
         """Return the stream task of a partition."""
@@ -103,5 +127,7 @@ class TransactionSpec:
 
     @property
     def partitions(self) -> frozenset[int]:
-        """The partitions whose stream tasks have something to read."""
+        """The partitions whose stream tasks have something to read, or may be handed something on."""
+        if self.handed_on is not None:
+            return frozenset(range(self.handed_on.partitions))
         return frozenset(partition for _, partition in self.ranges)

@@ -41,7 +41,8 @@ from streamplan.serdes.reason import harmless
 from streamplan.serdes.serde import header_bytes
 from streamplan.serdes.subscriptions import LENGTH_BYTES
 from streamplan.spark.sink import delivery_queue
-from streamplan.spark.sink.spec import Output, PartitionBy, RejectedRecord, TransactionSpec
+from streamplan.spark.sink.foreign_records import require_own_records
+from streamplan.spark.sink.spec import HandedOnTo, Output, PartitionBy, RejectedRecord, TransactionSpec
 
 _COMMIT_INTERVAL_SECONDS = 1.0
 """After so long a transaction of records that are written one by one is committed, and another one goes on.
@@ -53,6 +54,9 @@ which the coordinator is still busy with the transaction before.
 _SHARE_OF_TIMEOUT = 0.25
 """The share of its time-out that such a transaction takes at most. The rest is for the brokers."""
 
+
+_MARKER_SECONDS = 0.005
+"""How often it is looked whether the markers of a transaction are written, which takes some milliseconds."""
 
 PRODUCER_CONFIGS: Mapping[str, Any] = {
     "partitioner": LIBRDKAFKA_PARTITIONER,
@@ -85,7 +89,7 @@ class TaskOutput(ABC):
         self.partition = partition
         self.ranges = {topic: extent for (topic, number), extent in spec.ranges.items() if number == partition}
         self.goes_by_clock = partition in spec.times and all(first == until for first, until in self.ranges.values())
-        self._time_is_committed = False
+        self._batch_is_committed = False
 
     def _write_to(self, producer: Producer) -> None:
         self._producer = producer
@@ -95,7 +99,7 @@ class TaskOutput(ABC):
     def already_committed(self) -> bool:
         """Whether an earlier run has committed this whole micro-batch for the partition."""
         if self.goes_by_clock:  # no position moves
-            return self._time_is_committed
+            return self._batch_is_committed
         return all(self.positions[topic] >= until for topic, (_, until) in self.ranges.items())
 
     @property
@@ -201,6 +205,7 @@ class TaskTransaction(TaskOutput):
             producer = _open_producer(spec, partition)
         self._write_to(producer)
         self.positions = self._read_positions()
+        self._settle_ranges()
         for topic, position in self.positions.items():
             first, _ = self.ranges[topic]
             if position < first:
@@ -214,29 +219,8 @@ class TaskTransaction(TaskOutput):
         self._begin()
 
     def require_complete_input(self, topic: str, next_offset: int) -> None:
-        """Require that no committed record lies from ``next_offset`` to the end of the micro-batch.
-
-        Spark ends a killed task's input as it ends a complete one. To commit because an iterator has ended would skip
-        the rest. Transaction markers and aborted records may lie there.
-
-        Args:
-            topic: A source topic.
-            next_offset: The offset past the last record of it that has come.
-
-        Raises:
-            StreamplanError: A record is missing.
-        """
-        _, until = self.ranges[topic]
-        if next_offset >= until:
-            return
-        missing = _next_record(self.spec, (topic, self.partition), next_offset, until)
-        if missing is not None:
-            raise StreamplanError(
-                f"task {self.spec.task(self.partition)}: its input ended early",
-                expected=f"the record at {topic}-{self.partition} offset {missing}",
-                observed=f"no record after offset {next_offset - 1}",
-                remedy="The task was killed; nothing of this try is committed, and the next one reads it all again.",
-            )
+        """See :meth:`TaskOutput.require_complete_input`."""
+        require_complete(self.spec, self.partition, topic, next_offset, self.ranges[topic][1])
 
     @property
     def old(self) -> bool:
@@ -263,6 +247,9 @@ class TaskTransaction(TaskOutput):
         """Commit the records together with the positions past the micro-batch."""
         self._commit({topic: until for topic, (_, until) in self.ranges.items()})
         self._committed = True
+
+    def _settle_ranges(self) -> None:
+        """Find out the offsets of the micro-batch, where they follow from what is in Kafka by now."""
 
     def _begin(self) -> None:
         self._begun = time.monotonic()
@@ -362,7 +349,7 @@ class TaskTransaction(TaskOutput):
             self._time = max(committed.time, self._time or 0)
         batch, own = committed.batch, committed.checkpoint == self.spec.checkpoint
         if own and batch is not None and self.spec.batch is not None and batch >= self.spec.batch:
-            self._time_is_committed = True
+            self._batch_is_committed = True
 
     def _read(self, isolation_level: str) -> dict[TopicPartition, CommittedPosition]:
         """Read the positions. ``read_committed`` waits until no transaction that may move them is open."""
@@ -381,6 +368,96 @@ class TaskTransaction(TaskOutput):
                 foreign[place] = position
         if foreign:
             raise foreign_position_error(self.spec.application_id, foreign)
+
+
+def require_complete(spec: TransactionSpec, partition: int, topic: str, next_offset: int, until: int) -> None:
+    """Require that no committed record lies from ``next_offset`` to the end of the micro-batch.
+
+    Spark ends a killed task's input as it ends a complete one. To commit because an iterator has ended would skip the
+    rest. Transaction markers and aborted records may lie there.
+
+    Args:
+        spec: Where the stream task reads and writes.
+        partition: The ``p`` of the task.
+        topic: A source topic.
+        next_offset: The offset past the last record of it that has come.
+        until: The offset at which the micro-batch ends.
+
+    Raises:
+        StreamplanError: A record is missing.
+    """
+    if next_offset >= until:
+        return
+    missing = _next_record(spec, (topic, partition), next_offset, until)
+    if missing is not None:
+        raise StreamplanError(
+            f"task {spec.task(partition)}: its input ended early",
+            expected=f"the record at {topic}-{partition} offset {missing}",
+            observed=f"no record after offset {next_offset - 1}",
+            remedy="The task was killed; nothing of this try is committed, and the next one reads it all again.",
+        )
+
+
+class HandedOnTransaction(TaskTransaction):
+    """The transaction of a stream task that is handed on what was written into its source partition, and reads nothing.
+
+    Everything that the micro-batch wrote there is committed by now, and nobody else writes there. So the micro-batch
+    ends where the partition does. Whether an earlier run has committed it is told by its number.
+    """
+
+    def __init__(self, spec: TransactionSpec, partition: int, kept: KeptProducers | None = None) -> None:
+        assert spec.handed_on is not None
+        super().__init__(replace(spec, ranges={(spec.handed_on.topic, partition): (0, 0)}), partition, kept)
+
+    @property
+    def already_committed(self) -> bool:
+        """See :attr:`TaskOutput.already_committed`."""
+        return self._batch_is_committed
+
+    @property
+    def untouched(self) -> bool:
+        """See :attr:`TaskOutput.untouched`. What was aggregated is committed as a whole."""
+        return not self._batch_is_committed
+
+    def _settle_ranges(self) -> None:
+        self.ranges = {
+            topic: (position, max(position, self._end_of(topic))) for topic, position in self.positions.items()
+        }
+        handed_on = self.spec.handed_on
+        if handed_on is None or handed_on.tasks is None or self.already_committed:
+            return
+        expected = handed_on.tasks.get(self.partition, HandedOnTo())
+        for topic, extent in self.ranges.items():
+            task, source = self.spec.task(self.partition), (topic, self.partition)
+            require_own_records(self.spec.brokers, task, source, extent, expected)
+
+    def _end_of(self, topic: str) -> int:
+        """Return the end of the source partition, when no transaction is open there.
+
+        The brokers confirm a transaction before its markers are in all partitions.
+        """
+        place = confluent_kafka.TopicPartition(topic, self.partition)
+        _, end = _consumer(self.spec, "read_uncommitted").get_watermark_offsets(place, DEADLINE_SECONDS)
+        seconds = self.spec.transaction_timeout_ms / 1000 + DEADLINE_SECONDS
+        deadline = time.monotonic() + seconds
+        while True:
+            _, stable = _consumer(self.spec).get_watermark_offsets(place, DEADLINE_SECONDS)
+            if stable >= end:
+                return int(end)
+            if time.monotonic() > deadline:
+                raise StreamplanError(
+                    f"task {self.spec.task(self.partition)}: a transaction is open in {topic}-{self.partition}",
+                    expected=f"that the brokers end every transaction up to offset {end} within {seconds:g} s",
+                    observed=f"one at offset {stable}",
+                    remedy="Look for a program that writes to this topic of the application, and stop it.",
+                )
+            time.sleep(_MARKER_SECONDS)
+
+
+def open_transaction(spec: TransactionSpec, partition: int, kept: KeptProducers | None = None) -> TaskTransaction:
+    """Open the transaction of a stream task, see :class:`TaskTransaction`."""
+    kind = TaskTransaction if spec.handed_on is None else HandedOnTransaction
+    return kind(spec, partition, kept)
 
 
 def produce_records(

@@ -11,13 +11,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import repeat
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
+from pyspark import Accumulator, TaskContext
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka_types import Header
@@ -29,9 +30,11 @@ from streamplan.serdes.serde import Serde, header_bytes, too_large
 from streamplan.spark.arrow_function import ArrowFunction
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import noted
+from streamplan.spark.sink.handed_on import HandedOn, TaskWrote
 from streamplan.spark.sink.instance import this_instance
-from streamplan.spark.sink.spec import DEAD_LETTER, TASK_ORDER, Output, RejectedRecord, TransactionSpec
-from streamplan.spark.sink.transaction import TaskOutput, TaskTransaction
+from streamplan.spark.sink.owner import OwnedTransaction, OwnerAddress
+from streamplan.spark.sink.spec import DEAD_LETTER, TASK_ORDER, HandedOnTo, Output, RejectedRecord, TransactionSpec
+from streamplan.spark.sink.transaction import TaskOutput, open_transaction
 from streamplan.spark.timestamps import timestamp_faults
 
 WRITTEN_SCHEMA = (
@@ -41,6 +44,12 @@ WRITTEN_SCHEMA = (
 
 MICRO_BATCH = "streamplan.micro-batch"
 """Local property of a micro-batch's job: its number, its ranges and its times, by :func:`micro_batch_as_text`."""
+
+MICRO_BATCH_OF_WRITER = "streamplan.micro-batch-of-writer"
+"""The same of the first of two linked sub-topologies."""
+
+BY_OWNER = "streamplan.by-owner"
+"""Local property of a micro-batch's job: whether the driver writes for the workers (:mod:`.owner`)."""
 
 
 class RowFormat(Protocol):
@@ -67,9 +76,12 @@ class TaskProgress:
     ``divisible``     whether each row was made of one record, so that a part of the micro-batch can be committed
     ``complete``      whether the row came that ends the partition
     ``topics``        those with records of the micro-batch, apart from the dead-letter topic
+    ``handed_on``     takes the records for the sub-topology that reads them, also those that an earlier run has
+                      committed; None where they are read from Kafka
     """
 
     transaction: TaskOutput
+    handed_on: HandedOn | None = None
     next_offsets: dict[str, int] = field(default_factory=dict)
     divisible: bool = True
     complete: bool = False
@@ -182,12 +194,15 @@ class RekeyedRecords:
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """Produce each record under its new key; see :meth:`RowFormat.write`."""
         task.next_offsets[self.topic] = rows["offset"][-1].as_py() + 1
-        rows = rows.filter(pc.greater_equal(rows["offset"], task.transaction.positions[self.topic]))
+        if task.handed_on is None:
+            rows = self._not_yet_committed(rows, task)
         if rows.num_rows:
             for noted_rows in noted(iter([rows]), self.topic):
                 self._rekey(noted_rows, task)
             if task.transaction.old:
                 task.transaction.commit_part(task.next_offsets)
+                if task.handed_on is not None:
+                    task.handed_on.committed()
 
     def arranged(self, rows: pa.Table, partition: int) -> pa.Table:
         """They have the order of their offsets: Spark reads a partition of a topic in one task."""
@@ -217,11 +232,17 @@ class RekeyedRecords:
             accepted = pc.is_null(reasons)
             described = rows.append_column("topic", pa.array([self.topic] * rows.num_rows, pa.string()))
             described = described.append_column("reason", reasons)
-            task.dead_letter(described.filter(pc.invert(accepted)))
+            task.dead_letter(self._not_yet_committed(described.filter(pc.invert(accepted)), task))
             rows = rows.filter(accepted)
             keys = keys.filter(accepted)
         rekeyed = rows.set_column(rows.schema.get_field_index("key"), "key", keys)
+        if task.handed_on is not None and rekeyed.num_rows:
+            handed_on, rekeyed = rekeyed, self._not_yet_committed(rekeyed, task)
+            task.handed_on.add(handed_on, rekeyed.num_rows)
         task.produce(rekeyed, task.transaction.spec.outputs[0])
+
+    def _not_yet_committed(self, rows: pa.RecordBatch, task: TaskProgress) -> pa.RecordBatch:
+        return rows.filter(pc.greater_equal(rows["offset"], task.transaction.positions[self.topic]))
 
 
 def transactional_writer(spec: TransactionSpec, row_format: RowFormat) -> ArrowFunction:
@@ -237,7 +258,7 @@ def transactional_writer(spec: TransactionSpec, row_format: RowFormat) -> ArrowF
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_gc()
-        yield write_stream_tasks(batches, spec, row_format, TaskTransaction)
+        yield write_stream_tasks(batches, spec, row_format, open_transaction)
 
     return write
 
@@ -247,6 +268,7 @@ def write_stream_tasks(
     spec: TransactionSpec,
     row_format: RowFormat,
     open_output: Callable[[TransactionSpec, int], TaskOutput],
+    hand_on: Callable[[], HandedOn] | None = None,
 ) -> pa.RecordBatch:
     """Write the rows of stream tasks, and commit what each task has written.
 
@@ -255,12 +277,13 @@ def write_stream_tasks(
         spec: Where the stream tasks read and write.
         row_format: How the rows are read.
         open_output: Takes what the stream task of a partition writes.
+        hand_on: Makes what takes the records of a stream task, see :class:`TaskProgress`.
 
     Returns:
         A row for each stream task, of the columns :data:`WRITTEN_SCHEMA`.
     """
     with ExitStack() as stack:
-        tasks = _Tasks(spec, open_output, stack)
+        tasks = _Tasks(spec, open_output, stack, hand_on)
         for whole in batches:
             for partition, batch in by_partition(whole):
                 if partition in spec.partitions:
@@ -270,40 +293,94 @@ def write_stream_tasks(
         return tasks.commit()
 
 
-def for_each_micro_batch(spec: TransactionSpec, writer: Callable[[TransactionSpec], ArrowFunction]) -> ArrowFunction:
+def handing_writer(
+    spec: TransactionSpec,
+    row_format: RowFormat,
+    partitions: int,
+    reports: Accumulator[dict[int, TaskWrote]],
+    owner: OwnerAddress,
+) -> ArrowFunction:
+    """Return the function that writes the rows of stream tasks, and hands their records on when they are committed.
+
+    Args:
+        spec: Where the stream tasks read and write.
+        row_format: How the rows are read.
+        partitions: Of the topic that they write.
+        reports: Gets by partition what the stream task has written.
+        owner: Writes for the workers in the micro-batches whose job says so (:data:`BY_OWNER`).
+
+    Returns:
+        A function for :func:`streamplan.spark.planning.compiled_plan.map_in_arrow`, with
+        :data:`~streamplan.spark.sink.handed_on.COUNTS`.
+    """
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        freeze_gc()
+        tasks: list[HandedOn] = []
+
+        def hand_on() -> HandedOn:
+            tasks.append(HandedOn(partitions))
+            return tasks[-1]
+
+        context = TaskContext.get()
+        by_owner = context is not None and context.getLocalProperty(BY_OWNER)
+        open_output = partial(OwnedTransaction, address=owner) if by_owner else open_transaction
+        written = write_stream_tasks(batches, spec, row_format, open_output, hand_on)
+        rows = zip(written.to_pylist(), tasks, strict=True)
+        reports.add({row["partition"]: TaskWrote(row, task.records, task.markers) for row, task in rows})
+        for task in tasks:
+            yield from task.batches()
+
+    return write
+
+
+def for_each_micro_batch(
+    spec: TransactionSpec, writer: Callable[[TransactionSpec], ArrowFunction], local_property: str = MICRO_BATCH
+) -> ArrowFunction:
     """Return the writer of all micro-batches, which takes number and ranges from the job: Spark is given it once.
 
     Args:
         spec: Without a micro-batch.
         writer: Makes the writer of one micro-batch.
+        local_property: Where the job has them.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = _micro_batch()
-        assert found is not None, f"a job without {MICRO_BATCH}"
-        number, extents, times = found
+        found = _micro_batch(local_property)
+        assert found is not None, f"a job without {local_property}"
+        number, extents, times, tasks = found
         ranges = {(topic, partition): (first, until) for topic, partition, first, until in extents}
-        return writer(replace(spec, batch=number, ranges=ranges, times=dict(times)))(batches)
+        handed_on = spec.handed_on
+        if handed_on is not None and tasks is not None:
+            handed_on = replace(handed_on, tasks={partition: HandedOnTo(*each) for partition, *each in tasks})
+        of_batch = replace(spec, batch=number, ranges=ranges, times=dict(times), handed_on=handed_on)
+        return writer(of_batch)(batches)
 
     return write
 
 
 def times_by_clock() -> Mapping[int, int]:
     """Return by partition the time in ms that the wall clock gives to a stream task in the micro-batch of this job."""
-    found = _micro_batch()
+    found = _micro_batch(MICRO_BATCH)
     return dict(found[2]) if found is not None else {}
 
 
-def _micro_batch() -> tuple[int, list[Any], list[Any]] | None:
+def _micro_batch(local_property: str) -> tuple[int, list[Any], list[Any], list[Any] | None] | None:
     context = TaskContext.get()
-    text = context.getLocalProperty(MICRO_BATCH) if context else None
+    text = context.getLocalProperty(local_property) if context else None
     return None if text is None else tuple(json.loads(text))
 
 
 def micro_batch_as_text(spec: TransactionSpec) -> str:
-    """Return number, ranges and times of a micro-batch as the job's local property carries them."""
+    """Return what a job's local property carries of a micro-batch: number, ranges, times, and what was handed on."""
+    tasks = spec.handed_on.tasks if spec.handed_on is not None else None
     return json.dumps(
-        [spec.batch, [(*source, *extent) for source, extent in spec.ranges.items()], [*spec.times.items()]]
+        [
+            spec.batch,
+            [(*source, *extent) for source, extent in spec.ranges.items()],
+            [*spec.times.items()],
+            None if tasks is None else [(partition, each.records, each.markers) for partition, each in tasks.items()],
+        ]
     )
 
 
@@ -314,12 +391,13 @@ class _Tasks:
     spec: TransactionSpec
     open_output: Callable[[TransactionSpec, int], TaskOutput]
     stack: ExitStack
+    hand_on: Callable[[], HandedOn] | None
     progress: dict[int, TaskProgress] = field(default_factory=dict)
 
     def of(self, partition: int) -> TaskProgress:
         if partition not in self.progress:
             transaction = self.stack.enter_context(self.open_output(self.spec, partition))
-            self.progress[partition] = TaskProgress(transaction)
+            self.progress[partition] = TaskProgress(transaction, self.hand_on() if self.hand_on else None)
         return self.progress[partition]
 
     def commit(self) -> pa.RecordBatch:
@@ -327,6 +405,8 @@ class _Tasks:
         for task in self.progress.values():
             if not task.transaction.already_committed:
                 task.transaction.commit()
+                if task.handed_on is not None:
+                    task.handed_on.committed()
         instance, count = this_instance(), len(self.progress)
         return pa.RecordBatch.from_arrays(
             [

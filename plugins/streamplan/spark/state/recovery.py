@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import ClaimedTasks, TaskOwnership
 from streamplan.model.checkpoint_identity import checkpoint_identity
+from streamplan.model.linking import Link, linked_state
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.stages import stage_of
-from streamplan.model.start_point import StartFrom, resolve_start
+from streamplan.model.start_point import KafkaState, StartDecision, StartFrom, resolve_start
 from streamplan.model.status import Restoration
 from streamplan.serdes.serde import Serde
 from streamplan.spark.deployment import Deployment
@@ -38,14 +40,76 @@ def identity_of(deployment: Deployment, subtopology: Subtopology) -> dict[str, s
     return checkpoint_identity(deployment.pipeline, subtopology, ids)
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """What the beginning of a query is decided by.
+
+    Attributes:
+        subtopology: Whose state its checkpoint has.
+        topics: The topics of the query's sources, in the order of Spark's offset log.
+        identity: That a checkpoint of the query has.
+        committed: The positions in what it reads, and what the changelogs of its state hold.
+        aggregates: See :func:`~streamplan.model.start_point.resolve_start`.
+        subtopologies: Those that the query does. Their positions name its checkpoint.
+    """
+
+    subtopology: Subtopology
+    topics: Sequence[str]
+    identity: Mapping[str, str]
+    committed: KafkaState
+    aggregates: bool
+    subtopologies: tuple[Subtopology, ...]
+
+    @classmethod
+    def of(
+        cls, deployment: Deployment, claimed: ClaimedTasks, subtopology: Subtopology, topics: Sequence[str]
+    ) -> Beginning:
+        """Return that of the query of one sub-topology.
+
+        Args:
+            deployment: Where the pipeline runs.
+            claimed: The committed positions, which no other aggregator can move.
+            subtopology: The sub-topology.
+            topics: See :class:`Beginning`.
+        """
+        identity, committed = identity_of(deployment, subtopology), claimed.committed[subtopology.id]
+        return cls(subtopology, topics, identity, committed, stage_of(subtopology).aggregates, (subtopology,))
+
+    @classmethod
+    def of_link(cls, deployment: Deployment, claimed: ClaimedTasks, link: Link, topics: Sequence[str]) -> Beginning:
+        """Return that of the query of two linked sub-topologies.
+
+        The second one is handed on all records of a micro-batch that runs again. So it is no matter that the first one
+        has committed a part of it.
+
+        Args:
+            deployment: Where the pipeline runs.
+            claimed: The committed positions, which no other aggregator can move.
+            link: The two sub-topologies.
+            topics: See :class:`Beginning`.
+        """
+        identity = link.identity(identity_of(deployment, link.writer), identity_of(deployment, link.reader))
+        committed = linked_state(claimed.committed[link.writer.id], claimed.committed[link.reader.id])
+        return cls(link.reader, topics, identity, committed, False, (link.writer, link.reader))
+
+    def decision(self, found: Checkpoint | None) -> StartDecision:
+        """Return where the query begins, see :func:`~streamplan.model.start_point.resolve_start`.
+
+        Args:
+            found: The checkpoint that the positions name; None where it is not there.
+        """
+        state = found.state(self.topics) if found and self.committed.checkpoint else None
+        name = " and ".join(str(each.id) for each in self.subtopologies)
+        return resolve_start(f"sub-topology {name}", state, self.identity, self.committed, aggregates=self.aggregates)
+
+
 def prepare_checkpoint(
     spark: SparkSession,
     deployment: Deployment,
     schemas: Mapping[str, Serde],
     ownership: TaskOwnership,
     claimed: ClaimedTasks,
-    subtopology: Subtopology,
-    topics: Sequence[str],
+    beginning: Beginning,
     report: Callable[[str], None],
     report_restoration: Callable[[int, Restoration], None],
 ) -> Checkpoint:
@@ -59,8 +123,7 @@ def prepare_checkpoint(
         schemas: The serdes of the repartition topics.
         ownership: Of the application's stream tasks.
         claimed: The committed positions, which no other aggregator can move.
-        subtopology: The sub-topology of the query.
-        topics: The topics of the query's sources, in the order of Spark's offset log.
+        beginning: What the beginning of the query is decided by.
         report: Is told why the checkpoint was not used, and how far a restoration is.
         report_restoration: Is told the latter, too, with the id of the sub-topology.
 
@@ -68,13 +131,11 @@ def prepare_checkpoint(
         Refused: See :func:`~streamplan.model.start_point.resolve_start`; or there is a newer aggregator.
         StreamplanError: The state could not be restored.
     """
+    subtopology, committed, topics = beginning.subtopology, beginning.committed, beginning.topics
     name = f"sub-topology {subtopology.id}"
     checkpoints = checkpoints_of(spark, deployment)
-    identity = identity_of(deployment, subtopology)
-    committed = claimed.committed[subtopology.id]
     found = checkpoints.find(subtopology.id, committed.checkpoint)
-    state = found.state(topics) if found and committed.checkpoint else None
-    decision = resolve_start(name, state, identity, committed, aggregates=stage_of(subtopology).aggregates)
+    decision = beginning.decision(found)
     generation = claimed.generation.number
     if found and decision.start is StartFrom.CHECKPOINT:
         checkpoint = checkpoints.take(found, generation)
@@ -107,6 +168,7 @@ def prepare_checkpoint(
         report(f"{name}: restored {restored.rows:,} rows in {restored.seconds:.1f} s")
     else:
         checkpoint.begin_at(committed.positions, topics)
-    checkpoint.complete(identity)
-    ownership.name_checkpoint(claimed, subtopology.id, checkpoint.id)
+    checkpoint.complete(beginning.identity)
+    for named_by in beginning.subtopologies:
+        ownership.name_checkpoint(claimed, named_by.id, checkpoint.id)
     return checkpoint

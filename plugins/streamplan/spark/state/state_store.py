@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,9 +16,16 @@ from pyspark.sql import functions as F
 
 from streamplan.errors import StreamplanError
 from streamplan.files import write_atomically
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka_types import TopicPartition
+from streamplan.model.generation import PositionMetadata
 from streamplan.model.pipeline import Pipeline
-from streamplan.spark.state.checkpoint import Checkpoints
+from streamplan.spark.state.checkpoint import Checkpoint, Checkpoints
 from streamplan.spark.state.checkpoint_name import checkpoints_location
+
+_FINISH_SECONDS = 60.0
+"""For so long a moment is waited for in which no micro-batch is being committed."""
 
 
 @contextmanager
@@ -55,16 +63,17 @@ class StoreContent:
         write_atomically(path, json.dumps(asdict(self), indent=1))
 
 
-def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str) -> StoreContent:
+def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str, brokers: Brokers) -> StoreContent:
     """Return the content of the pipeline's state store after the last finished micro-batch. The query may run.
 
     Args:
         spark: Any session.
         pipeline: A pipeline with one sub-topology that has state.
         checkpoints: The directory of all checkpoints, a path or a URI.
+        brokers: They have the positions of a sub-topology that is linked with the one before it.
 
     Raises:
-        StreamplanError: No micro-batch has finished yet.
+        StreamplanError: No micro-batch has finished yet, or none for which the positions are known.
     """
     (subtopology,) = (group for group in pipeline.topology.subtopologies if group.stores)
     topics = pipeline.source_topics(subtopology)
@@ -78,6 +87,10 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
             observed="none",
             remedy=f"Has {pipeline.name}_aggregator run?",
         )
+    if checkpoint.has_read(topics):
+        positions = checkpoint.end_offsets(batch, topics)
+    else:
+        batch, positions = _committed(checkpoint, pipeline.topology.application_id, topics, KafkaCluster(brokers))
     # The data source asks the state store coordinator. A session without a query of its own has one only after this.
     assert spark.streams.active is not None
     with _loadable(checkpoint.location) as loadable:
@@ -90,6 +103,33 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
         )
     return StoreContent(
         batch=batch,
-        positions={str(partition): end for (_, partition), end in checkpoint.end_offsets(batch, topics).items()},
+        positions={str(partition): end for (_, partition), end in positions.items()},
         totals={row["key"]: row["total"] for row in rows},
     )
+
+
+def _committed(
+    checkpoint: Checkpoint, application_id: str, topics: Sequence[str], cluster: KafkaCluster
+) -> tuple[int, dict[TopicPartition, int]]:
+    """Return a finished micro-batch of a linked sub-topology, and the positions that it has committed.
+
+    Kafka only has those of the last micro-batch, which may not be finished when they are read.
+    """
+    deadline = time.monotonic() + _FINISH_SECONDS
+    while True:
+        batch = checkpoint.last_committed()
+        committed = cluster.committed_positions(application_id)
+        found = {place: at for place, at in committed.items() if place[0] in topics}
+        parsed = [PositionMetadata.parse(at.metadata) for at in found.values()]
+        batches = [each.batch or 0 for each in parsed if each is not None and each.checkpoint == checkpoint.id]
+        finished = batch is not None and all(each <= batch for each in batches) and len(batches) == len(found)
+        if batch is not None and finished and batch == checkpoint.last_committed():
+            return batch, {place: at.offset for place, at in found.items()}
+        if time.monotonic() > deadline:
+            raise StreamplanError(
+                f"the positions of group {application_id} in {', '.join(topics)}",
+                expected=f"those of micro-batch {batch} of checkpoint {checkpoint.id}",
+                observed=f"those of {sorted({*batches})}",
+                remedy="The aggregator has begun another micro-batch each time: run this again.",
+            )
+        time.sleep(0.02)
