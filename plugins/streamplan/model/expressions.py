@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from streamplan.judged import Diagnostic, caller_location, judged, mistakes_of
 from streamplan.judged_words import shown
@@ -263,19 +263,21 @@ class Expression:
                 return _made(f"{whole}[{part._sql}]", _PRIMARY, self, part)
         return _wrong(f"[{shown(part)}] is no part of a field", "Write a name or a number", self)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Expression:
-        """A function of Spark SQL: ``F.upper(F.name)``. ``F.count()`` counts records."""
-        if len(self._path) != 1 or not _PLAIN_NAME.fullmatch(self._path[0]):
-            return self._no_method()
-        function = self._path[0]
-        if function in _NO_FUNCTIONS:
-            return _wrong(f"F.{function}(…) is not what fields are written with", _NO_FUNCTIONS[function])
-        if named:
-            hint = f"Write F.{function}({', '.join(map(shown, named.values()))})"
-            return _wrong(f"F.{function}: there is no argument {next(iter(named))!r}", hint)
-        if function == "lit" and len(arguments) == 1:
-            return _of(arguments[0])
-        return _call(function, *arguments)
+    if not TYPE_CHECKING:  # of an expression it is a mistake, which a type checker tells: see Name
+
+        def __call__(self, *arguments: Any, **named: Any) -> Expression:
+            """A function of Spark SQL: ``F.upper(F.name)``. ``F.count()`` counts records."""
+            if len(self._path) != 1 or not _PLAIN_NAME.fullmatch(self._path[0]):
+                return self._no_method()
+            function = self._path[0]
+            if function in _NO_FUNCTIONS:
+                return _wrong(f"F.{function}(…) is not what fields are written with", _NO_FUNCTIONS[function])
+            if named:
+                hint = f"Write F.{function}({', '.join(map(shown, named.values()))})"
+                return _wrong(f"F.{function}: there is no argument {next(iter(named))!r}", hint)
+            if function == "lit" and len(arguments) == 1:
+                return _of(arguments[0])
+            return _call(function, *arguments)
 
     def _no_method(self) -> Expression:
         """What is said of a call of a part of a field."""
@@ -441,14 +443,30 @@ class Expression:
         return Expression("null", mistakes=(*self._mistakes, *mistakes))
 
 
+if TYPE_CHECKING:
+
+    class Name(Expression):
+        """What ``F.upper`` is for a type checker: a field, and a function of Spark SQL where it is called.
+
+        An expression that could be called would be one of the functions that ``filter`` takes, and a type checker
+        would not know what a lambda there is given.
+        """
+
+        def __call__(self, *arguments: Any) -> Expression:
+            """A function of Spark SQL."""
+            raise NotImplementedError
+else:
+    Name = Expression
+
+
 class Fields:
     """The fields of a record, by their names: see :data:`F`."""
 
-    def __getattr__(self, name: str) -> Expression:
-        """A field."""
+    def __getattr__(self, name: str) -> Name:
+        """A field, or a function of Spark SQL."""
         if name.startswith("_"):
             raise AttributeError(f"F has no attribute {name!r}. Write F['{name}'] for a field of that name")
-        return self[name]
+        return Name(_quoted(name), path=(name,))
 
     def __getitem__(self, name: str) -> Expression:
         """A field whose name is no word of Python, or begins with an underscore."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
@@ -34,13 +33,17 @@ from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
 if TYPE_CHECKING:
+    # pyright takes a cached_property for no property of a protocol, and would refuse the serde.
+    from builtins import property as cached_property
+
     import pyarrow as pa
     from typing_extensions import TypeVar
 
     from streamplan.serdes.columns import DecodedColumn, KeyColumn
 
-    V = TypeVar("V", default=Any)
-else:  # a default is only for type checkers: a Json of a text has values of any class
+    V = TypeVar("V", default=Any)  # a Json of a text has values of any class
+else:
+    from functools import cached_property
     from typing import TypeVar
 
     V = TypeVar("V")

@@ -385,7 +385,7 @@ class Bytes(Primitive[bytes]):
         return values
 
 
-KeySerde: TypeAlias = String | Integer | Long | Double | UUID | Bytes | Json
+KeySerde: TypeAlias = String | Integer | Long | Double | UUID | Bytes | Json[Any]
 """The serdes of keys."""
 
 STRING = String()

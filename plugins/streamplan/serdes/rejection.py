@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streamplan.serdes.serde import OF_THE_DEPLOYMENT, Undecodable, Value, unexpected
 
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 
     from streamplan.serdes.columns import DecodedColumn
 
-    Values: TypeAlias = pa.Array | Sequence[bytes | None]
+# The decorated method has the type of the method, with the names of its arguments. With that of a Callable, which has
+# none, no serde would fit the protocol, and pyright would refuse each where a serde is taken.
+Decode = TypeVar("Decode", bound=Callable[..., dict[str, Any]])
+Encode = TypeVar("Encode", bound=Callable[..., bytes])
+DecodeColumn = TypeVar("DecodeColumn", bound="Callable[..., DecodedColumn]")
 
-S = TypeVar("S", bound=Any)
 
-
-def rejects_values(decode: Callable[[S, bytes | None], dict[str, Any]]) -> Callable[[S, bytes | None], dict[str, Any]]:
+def rejects_values(decode: Decode) -> Decode:
     """Decorate ``decode``: what it raises for a value is an :class:`Undecodable` with the reason."""
 
     @wraps(decode)
-    def judged(serde: S, data: bytes | None) -> dict[str, Any]:
+    def judged(serde: Any, data: bytes | None) -> dict[str, Any]:
         try:
             return decode(serde, data)
         except (Undecodable, *OF_THE_DEPLOYMENT):
@@ -36,14 +38,14 @@ def rejects_values(decode: Callable[[S, bytes | None], dict[str, Any]]) -> Calla
         except Exception as error:
             raise Undecodable(f"the value cannot be read: {unexpected(error)}") from error
 
-    return judged
+    return cast(Decode, judged)
 
 
-def refuses_values(encode: Callable[[S, Value], bytes]) -> Callable[[S, Value], bytes]:
+def refuses_values(encode: Encode) -> Encode:
     """Decorate ``encode``: what it raises for a value is a ValueError with the reason."""
 
     @wraps(encode)
-    def judged(serde: S, value: Value) -> bytes:
+    def judged(serde: Any, value: Value) -> bytes:
         try:
             return encode(serde, value)
         except (ValueError, *OF_THE_DEPLOYMENT):
@@ -51,16 +53,14 @@ def refuses_values(encode: Callable[[S, Value], bytes]) -> Callable[[S, Value], 
         except Exception as error:
             raise ValueError(unexpected(error)) from error
 
-    return judged
+    return cast(Encode, judged)
 
 
-def or_each_value(
-    decode_column: Callable[[S, Values], DecodedColumn],
-) -> Callable[[S, Values], DecodedColumn]:
+def or_each_value(decode_column: DecodeColumn) -> DecodeColumn:
     """Decorate ``decode_column``: where it raises, each value is read on its own, by ``decode``."""
 
     @wraps(decode_column)
-    def read(serde: S, values: Values) -> DecodedColumn:
+    def read(serde: Any, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
         try:
             return decode_column(serde, values)
         except OF_THE_DEPLOYMENT:
@@ -70,4 +70,4 @@ def or_each_value(
 
             return decode_each(serde, binary_array(values))
 
-    return read
+    return cast(DecodeColumn, read)

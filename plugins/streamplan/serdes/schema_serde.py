@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -27,9 +26,14 @@ from streamplan.serdes.schema_values import Difference, told
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
 if TYPE_CHECKING:
+    # pyright takes a cached_property for no property of a protocol, and would refuse the serde.
+    from builtins import property as cached_property
+
     import pyarrow as pa
 
     from streamplan.serdes.columns import DecodedColumn, KeyColumn
+else:
+    from functools import cached_property
 
 MAGIC = 0
 """The first byte of a value (``AbstractKafkaSchemaSerDe.MAGIC_BYTE``)."""

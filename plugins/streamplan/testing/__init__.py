@@ -11,7 +11,7 @@ is installed, for the fixture in ``pytest_plugin.py``.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamplan.testing.health import assert_healthy
@@ -31,15 +31,17 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "TopologyTestDriver":
-        from streamplan.spark.submit import pyspark_home
+if not TYPE_CHECKING:  # a type checker would take every name for one that there is
 
-        pyspark_home()  # says which extra is missing
-    return getattr(import_module(_MODULES[name]), name)
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name == "TopologyTestDriver":
+            from streamplan.spark.submit import pyspark_home
+
+            pyspark_home()  # says which extra is missing
+        return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*(name for name in globals() if name.startswith("__")), *__all__])

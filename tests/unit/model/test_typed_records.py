@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -278,8 +279,27 @@ orders.groupBy("id")
 orders.filter(F.amount > 0).graph
 scores: KStream[str, Score] = orders
 orders.map_values(score).filter(lambda one: one.note)
+orders.filter(F.customer.isNotNull())
 import streamplan
 streamplan.KStreem
+import streamplan.testing
+streamplan.testing.TopologyDriver
+import streamplan.airflow
+streamplan.airflow.declare_dag
+"""
+
+REVEALED = """
+from streamplan import UUID, Avro, Bytes, Double, Integer, Json, JsonSchema, Long, Protobuf, String
+from tests.support.typed_declaration import orders
+
+reveal_type(String().decode)
+reveal_type(Avro("order.avsc").encode)
+reveal_type(Json("id string").decode_column)
+reveal_type(Protobuf("order.desc").decode)
+reveal_type(JsonSchema("order.json").encode)
+orders.filter(lambda order: reveal_type(order) is not None)
+orders.filter_not(lambda order: reveal_type(order) is not None)
+orders.split().branch(lambda order: reveal_type(order) is not None)
 """
 
 
@@ -289,17 +309,37 @@ def judged_by_mypy(*files: str, cache: Path) -> list[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600).stdout.splitlines()
 
 
-def test_a_type_checker_sees_what_streams_have_and_what_is_wrong(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mypy")
+
+
+def test_a_type_checker_sees_what_streams_have_and_what_is_wrong(tmp_path: Path, mypy_cache: Path) -> None:
     assert typed_declaration.topology.faults == ()
     wrong = tmp_path / "wrong.py"
     wrong.write_text(WRONG)
-    told = judged_by_mypy(typed_declaration.__file__, str(wrong), cache=tmp_path)
+    told = judged_by_mypy(typed_declaration.__file__, str(wrong), cache=mypy_cache)
     errors = [line.removeprefix(f"{wrong}:") for line in told if ": error: " in line]
     assert [error.partition(":")[0] for error in errors] == [
         str(number)
         for number, line in enumerate(WRONG.splitlines(), 1)
         if line.startswith(("orders.", "scores:", "streamplan."))
     ], told
+
+
+def test_editors_know_the_arguments_of_serdes_and_of_lambdas(tmp_path: Path, mypy_cache: Path) -> None:
+    asked = tmp_path / "asked.py"
+    asked.write_text(REVEALED)
+    told = [line for line in judged_by_mypy(str(asked), cache=mypy_cache) if "Revealed type is" in line]
+    revealed = [re.sub(r'^.* is "(.*)"$', r"\1", line) for line in told]
+    assert [re.findall(r"\w+(?=: )", method) for method in revealed[:5]] == [
+        ["data"],
+        ["value"],
+        ["values"],
+        ["data"],
+        ["value"],
+    ]
+    assert {each.rpartition(".")[2] for each in revealed[5:]} == {"Order"}
 
 
 def test_a_typed_declaration_loads_neither_spark_nor_arrow() -> None:
