@@ -133,7 +133,10 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that there
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from streamplan.model.words import answer_to_import
+
+            answer = "" if name.startswith("_") else answer_to_import(name, __all__)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {answer}".removesuffix(". "))
         return getattr(import_module(_MODULES[name]), name)
 
 

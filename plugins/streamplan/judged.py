@@ -21,12 +21,15 @@ from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from streamplan.judged_words import (
-    SEVERAL_KEYS,
+    TOO_MANY,
     advice_on,
     described,
     is_told_as_text,
     listed,
+    may_be,
     meant_by,
+    name_meant,
+    sample,
     shown,
     words_of,
 )
@@ -304,7 +307,7 @@ def _judge(
         return Diagnostic(caller_location(), f"{operation}: {message}", hint)
 
     def fits(name: str, value: object) -> bool:
-        return name in hints and _misfit(value, hints[name]) is None
+        return name in hints and _misfit(value, hints[name]) is None and may_be(name, value)
 
     surplus = args[len(by_place) :]
     if surplus:
@@ -313,7 +316,7 @@ def _judge(
             (name for name in sorted(named, key=lambda name: name not in missing) if fits(name, surplus[0])), ""
         )
         most = f"at most {len(by_place)} without a name" if by_place else "none without a name"
-        hint = SEVERAL_KEYS.get(operation) or (f"Write {meant}={shown(surplus[0])}" if meant else for_example)
+        hint = TOO_MANY.get(operation) or (f"Write {meant}={shown(surplus[0])}" if meant else for_example)
         yield mistake(f"{shown(surplus[0])} is one argument too many: it takes {most}", hint)
         missing = [name for name in missing if name != meant]
     for value in fields.values():
@@ -326,11 +329,13 @@ def _judge(
         unknown = {}
     for name, value in unknown.items():
         yield mistake(f"there is no argument {name!r}", meant_by(name, value, operation, parameters))
+        missing = [each for each in missing if each != name_meant(name, parameters)]
     for name, value in kwargs.items():
         if name in known and given[name] is not value:
             yield mistake(f"{name} is given twice, {shown(given[name])} and {shown(value)}", "Leave one of them out")
-    for name in missing:
-        yield mistake(f"the argument {name} is missing", for_example)
+    if missing:
+        which = f"{', '.join(missing[:-1])} and {missing[-1]} are" if missing[1:] else f"{missing[0]} is"
+        yield mistake(f"the argument{'s' if missing[1:] else ''} {which} missing", for_example)
     answered = getattr(owner, "_answered", ())
     for name, value in given.items():
         if own := mistakes_of(value):
@@ -338,11 +343,30 @@ def _judge(
         elif name not in answered and (misfit := _misfit(value, hints.get(name, Any))) is not None:
             part, wrong, expected = misfit
             told_by_example = example and (name in required or f"{name}=" in example)
-            write = for_example if told_by_example else f"Write {words_of(expected).removeprefix('a mapping such as ')}"
-            hint = advice_on(wrong, expected, part) or write
+            of_classes = {kind: _example(kind) for kind in _classes_of(expected) if _example(kind)}
+            other = next((each for each in known if each not in given and _is_meant_for(value, hints.get(each))), "")
+            hint = f"Write {other}={shown(value)}" if other else advice_on(wrong, expected, part, operation, name)
+            if not hint and told_by_example and (not part or not of_classes):
+                hint = for_example
+            hint = hint or sample(name if not part else "", expected, of_classes)
             if name in kwargs and _fields_by_name(function, {0: value}, hints):
                 hint = f"A field of this name is written in a mapping: {operation}({{{name!r}: …}})"
             yield mistake(f"{name}{part} is {described(wrong)}; it takes {words_of(expected)}", hint)
+
+
+def _classes_of(hint: Any) -> tuple[Any, ...]:
+    """The classes of the language that an annotation takes."""
+    arguments = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+    of = [typing.get_origin(each) or each for each in arguments]
+    of_the_language = [each for each in of if getattr(each, "__module__", "").startswith("streamplan.")]
+    return tuple(each for each in of_the_language if not is_told_as_text(each))
+
+
+def _is_meant_for(value: Any, hint: Any) -> bool:
+    """Whether a value of a class of the language is what an argument takes."""
+    if isinstance(value, type) or not type(value).__module__.startswith("streamplan."):
+        return False
+    return type(value) in _classes_of(hint) and _misfit(value, hint) is None
 
 
 def _fields_by_name(

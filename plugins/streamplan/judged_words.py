@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, is_dataclass
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -40,20 +41,72 @@ _OTHER_WORDS = {
     "initializer": "value",
     "app_id": "application_id",
     "schedule": "health_schedule",
+    "returns": "schema",
+    "return_type": "schema",
+    "output_schema": "schema",
+    "result_schema": "schema",
+    "state_schema": "state",
+    "length": "size",
+    "slide": "advance",
+    "topic_name": "topic",
+    "partition_counts": "topic_partitions",
 }
 """Words of other libraries for our parameters."""
 
-_JOIN_WORDS = {
+_ELSEWHERE = {
+    # of PySpark's join
     "on": "Records are joined by their key: give both sides the same key before, with select_key('…')",
     "how": "Each kind of join has a method of its own: join, left_join, outer_join",
+    # of topics
+    "partitioner": "The partition of a record follows from its key: select_key('…') before it",
+    "stream_partitioner": "The partition of a record follows from its key: select_key('…') before it",
+    "partitions": "Declare the count of an external topic at the pipeline: topic_partitions={'topic': 2}",
+    # of a consumer
+    "auto_offset_reset": "Write it at the pipeline: Pipeline(…, auto_offset_reset='latest')",
+    "offset_reset_policy": "Write it at the pipeline: Pipeline(…, auto_offset_reset='latest')",
+    "starting_offsets": "Write it at the pipeline: Pipeline(…, auto_offset_reset='latest')",
+    "consumer_group": "The application id is the consumer group: Topology('application-id')",
+    "group_id": "The application id is the consumer group: Topology('application-id')",
+    # of where a pipeline runs
+    "bootstrap_servers": "A declaration names no brokers: streamplan run FILE --bootstrap-servers …, or Airflow's "
+    "connection, which kafka_conn_id names",
+    "broker_address": "A declaration names no brokers: streamplan run FILE --bootstrap-servers …, or Airflow's "
+    "connection, which kafka_conn_id names",
+    "broker": "A declaration names no brokers: streamplan run FILE --bootstrap-servers …, or Airflow's connection, "
+    "which kafka_conn_id names",
+    "master": "A declaration names no Spark: Airflow's connection has it, which spark_conn_id names",
+    "checkpoint_location": "STREAMPLAN_HOME says where checkpoints are kept, not the declaration",
+    "processing_guarantee": "Nothing needs to be said: every pipeline is exactly-once",
 }
-"""Parameters of PySpark's ``join``."""
+"""Parameters of other libraries that stand elsewhere here, and where."""
 
-SEVERAL_KEYS = dict.fromkeys(
-    ("group_by", "select_key"),
-    "Write a key of several fields as one: 'struct(a, b)', key_serde=Json('a string, b string')",
-)
+SEVERAL_KEYS = "Write a key of several fields as one: 'struct(a, b)', key_serde=Json('a string, b string')"
 """What several keys are answered with."""
+
+TOO_MANY = {
+    "group_by": SEVERAL_KEYS,
+    "select_key": SEVERAL_KEYS,
+    "merge": "Merge one after the other: a.merge(b).merge(c)",
+}
+"""What to write where an operation is given more than it takes."""
+
+_LISTS = {
+    ("group_by", "key"): SEVERAL_KEYS,
+    ("select_key", "key"): SEVERAL_KEYS,
+    ("stream", "topic"): "Read each topic, and merge the streams: topology.stream('a', …).merge(topology.stream('b', "
+    "…))",
+    ("table", "topic"): "A table has one topic",
+    ("to", "topic"): "Write to('topic') for each of them. Where each record has its topic: to(\"concat('a-', b)\", "
+    "topics=('a-x', 'a-y'))",
+    ("merge", "other"): "Merge one after the other: a.merge(b).merge(c)",
+}
+"""What to write in place of a list, where one thing is taken: by operation and argument."""
+
+_NAMES = ("name", "store", "label")
+"""Arguments that are names of something in Kafka: what is no such name was not meant for them."""
+
+_SERDES = {str: "String()", int: "Long()", float: "Double()", bytes: "Bytes()", bool: "Json('name boolean')"}
+"""By a type of Python what serde was meant."""
 
 
 def shown(value: Any) -> str:
@@ -62,6 +115,8 @@ def shown(value: Any) -> str:
         return value.__name__
     if is_dataclass(value):
         fields = value.__dataclass_fields__.values()
+        if any(each.name.startswith("_") for each in fields):  # a stream or a table, whose repr is short
+            return repr(value)
         parts = [(each.name, getattr(value, each.name)) for each in fields if each.repr and each.init]
         given = [f"{name}={shown(part)}" for name, part in parts if part != getattr(type(value), name, {})]
         return f"{type(value).__name__}({', '.join(given)})"
@@ -126,36 +181,107 @@ def is_told_as_text(kind: Any) -> bool:
     return isinstance(kind, type) and "_told_as_text" in vars(kind)
 
 
-def _kinds(hint: Any) -> set[Any]:
-    """The classes that an annotation takes."""
+def _of(hint: Any) -> tuple[Any, ...]:
+    """The annotations of which a union is made."""
     if isinstance(hint, InitVar):
         hint = hint.type
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return {kind for each in typing.get_args(hint) for kind in _kinds(each)}
-    return {typing.get_origin(hint) or hint}
+        return tuple(part for each in typing.get_args(hint) for part in _of(each))
+    return (hint,)
 
 
-def advice_on(value: Any, hint: Any, part: str) -> str:
-    """What to write in place of a value, or of a part of one, where it tells what is meant."""
+def _kinds(hint: Any) -> set[Any]:
+    """The classes that an annotation takes."""
+    return {typing.get_origin(each) or each for each in _of(hint)}
+
+
+def _type_text(value: Any) -> str:
+    """A type of Spark's DDL, as the value of a mapping that was meant as a schema; empty for anything else."""
+    if isinstance(value, type):
+        return {str: "string", int: "bigint", float: "double", bool: "boolean"}.get(value, "")
+    return value if isinstance(value, str) else ""
+
+
+def serde_meant(cls: type) -> str:
+    """Return what to write where a class stands in place of a serde.
+
+    Args:
+        cls: The class: a serde, a dataclass, or a type of Python.
+    """
+    if is_dataclass(cls) and "decode" not in dir(cls):
+        return f"Write Json({cls.__name__})"
+    if cls in _SERDES:
+        return f"Write {_SERDES[cls]}"
+    if "decode" not in dir(cls):
+        return "For example Json('id string, amount bigint')"
+    needs = [each for each in inspect.signature(cls).parameters.values() if each.default is each.empty]
+    return f"Write {cls.__name__}({'…' if needs else ''}), an object of the class"
+
+
+def sample(name: str, hint: Any, examples: Mapping[Any, str]) -> str:
+    """Return an argument as one might write it, where nothing tells what is meant.
+
+    Args:
+        name: The argument.
+        hint: Its annotation.
+        examples: For classes a call of each.
+    """
     kinds = _kinds(hint)
-    of_mapping = any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in kinds)
+    written = next((example for kind, example in examples.items() if kind in kinds), "")
+    if not written and timedelta in kinds:
+        written = "'5 minutes'"
+    if not written and bool not in kinds:
+        written = "'…'" if str in kinds else words_of(hint).removeprefix("a mapping such as ")
+        if str not in kinds:
+            return f"Write {written}"
+    if not written:
+        return f"Write {words_of(hint)}"
+    return f"For example {f'{name}=' if name else ''}{written}"
+
+
+def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> str:
+    """What to write in place of a value, or of a part of one, where it tells what is meant.
+
+    Args:
+        value: The value, or its part.
+        hint: The annotation of what it should be.
+        part: The path to the part; empty for the whole value.
+        operation: What is called.
+        name: The argument.
+    """
+    kinds = _kinds(hint)
+    of_texts = any(typing.get_origin(each) is Mapping and str in _kinds(typing.get_args(each)[1]) for each in _of(hint))
     is_serde = any(getattr(kind, "__name__", "") == "Serde" for kind in kinds)
+    records = [kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)]
     match value:
-        case type() if any(isinstance(kind, type) and (is_serde or value is kind) for kind in kinds):
+        case type() if is_serde:
+            return serde_meant(value)
+        case type() if any(value is kind for kind in kinds if kind is not str):
             return f"Write {value.__name__}(…), an object of the class"
+        case type() if str in kinds and is_dataclass(value) and name == "schema":
+            return f"Annotate what the function returns: def function(record) -> {value.__name__}"
+        case Mapping() if records and value.keys() <= records[0].__dataclass_fields__.keys():
+            fields = ", ".join(f"{each}={shown(of)}" for each, of in value.items())
+            return f"Write {records[0].__name__}({fields})"
+        case list() | tuple() | set() if (operation, name) in _LISTS and not part:
+            return _LISTS[operation, name]
+        case list() | tuple() if str in kinds and name == "schema" and all(isinstance(each, str) for each in value):
+            return f"Write it as one text: {', '.join(value)!r}"
         case bool() if str in kinds and part:  # true is an expression, but no name of a topic
             return f"Write it as a text: {str(value).lower()!r}"
         case int() | float() if str in kinds and part:
             return f"Write it as a text: {str(value)!r}"
         case bytes() if str in kinds:
             return f"Write it as a text: {value.decode(errors='replace')!r}"
-        case Mapping() if str in kinds and value and all(isinstance(each, str) for each in value.values()):
-            return f"Write it as one text: {', '.join(f'{name} {each}' for name, each in value.items())!r}"
-        case str() if of_mapping:
+        case Mapping() if str in kinds and value and all(map(_type_text, value.values())):
+            return f"Write it as one text: {', '.join(f'{of} {_type_text(each)}' for of, each in value.items())!r}"
+        case str() if of_texts and operation.endswith("join") and "=" in value:
+            return _ELSEWHERE["on"]
+        case str() if of_texts:
             return f"Say what the field is called: {{'name': {value!r}}}"
         case str() if is_serde:
-            return f"Write Json({value!r})" if " " in value.strip() else "For example Json('Id string, Amount bigint')"
-        case list() | tuple() | set() if of_mapping and value and all(isinstance(each, str) for each in value):
+            return f"Write Json({value!r})" if " " in value.strip() else "For example Json('id string, amount bigint')"
+        case list() | tuple() | set() if of_texts and value and all(isinstance(each, str) for each in value):
             return f"Write {{{', '.join(f'{each!r}: {each!r}' for each in value)}}}"
         case str() if kinds & {tuple, Sequence}:
             return f"Write ({value!r},)"
@@ -163,6 +289,9 @@ def advice_on(value: Any, hint: Any, part: str) -> str:
             return f"Write it without quotes: {value}"
         case str() if bool in kinds and value.lower() in ("true", "false"):
             return f"Write it without quotes: {value.capitalize()}"
+    if of_texts and is_told_as_text(type(value)):
+        text = repr(value).removeprefix("<Expression ").removesuffix(">")
+        return f"Say what the field is called: {{'name': {text!r}}}"
     if str in kinds and type(value).__module__.partition(".")[0] == "pyspark":
         return 'Write the expression as a text, in Spark SQL: "amount > 0"'
     if str in kinds and callable(value) and not isinstance(value, type):
@@ -170,16 +299,37 @@ def advice_on(value: Any, hint: Any, part: str) -> str:
     return ""
 
 
-def meant_by(name: str, value: Any, operation: str, parameters: Sequence[inspect.Parameter]) -> str:
-    """What to write in place of an argument that there is not."""
+def name_meant(name: str, parameters: Sequence[inspect.Parameter]) -> str:
+    """Return the argument that was meant by another name; empty where none is like it."""
     names = [each.name for each in parameters]
-    if name in _JOIN_WORDS and operation.endswith("join"):
-        return _JOIN_WORDS[name]
     word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    meant = word if word in names else _OTHER_WORDS.get(word, "")
-    if meant not in names:
-        meant = next(iter(get_close_matches(word, names, 1)), "")
-    return f"Write {meant}={shown(value)}" if meant else f"It takes {listed(parameters)}"
+    for meant in (word, _OTHER_WORDS.get(word, ""), *get_close_matches(word, names, 1)):
+        if meant in names:
+            return meant
+    inside = [each for each in names if f"_{word}" in each or f"{word}_" in each]
+    return inside[0] if len(inside) == 1 else ""
+
+
+def meant_by(name: str, value: Any, operation: str, parameters: Sequence[inspect.Parameter]) -> str:
+    """Return what to write in place of an argument that there is not."""
+    if meant := name_meant(name, parameters):
+        return f"Write {meant}={shown(value)}"
+    word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    if word in _ELSEWHERE and (word not in ("on", "how") or operation.endswith("join")):
+        return _ELSEWHERE[word]
+    if word == "key_serde":
+        return "Give the records the key before: select_key('…', key_serde=…)"
+    return f"It takes {listed(parameters)}"
+
+
+def may_be(name: str, value: Any) -> bool:
+    """Return whether a value may be meant for an argument: a condition is no name.
+
+    Args:
+        name: The argument.
+        value: A value that fits its annotation.
+    """
+    return name not in _NAMES or not isinstance(value, str) or re.fullmatch(r"[\w.-]+", value) is not None
 
 
 def listed(parameters: Sequence[inspect.Parameter]) -> str:

@@ -95,7 +95,7 @@ def refuse_wrong_counts(topology: Topology, external: Mapping[str, int], unknown
     if strangers := sorted(external.keys() - known):
         raise Refused(
             f"topic_partitions names {', '.join(strangers)}",
-            expected=f"topics from outside: {', '.join(sorted(known))}",
+            expected=f"source and sink topics: {', '.join(sorted(known)) or 'none'}",
             remedy=". ".join(
                 filter(
                     None,

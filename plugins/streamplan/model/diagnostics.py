@@ -13,6 +13,7 @@ __all__ = [
     "Diagnostic",
     "SourceLocation",
     "caller_location",
+    "legal_name",
     "name_fault",
     "refuse",
 ]
@@ -54,3 +55,11 @@ def name_fault(name: str) -> str | None:
     if len(name) > MAX_NAME_LENGTH:
         return f"the name {name!r} has {len(name)} characters; the limit is {MAX_NAME_LENGTH}"
     return None
+
+
+def legal_name(name: str) -> str:
+    """Return what to write in place of a name that Kafka refuses."""
+    legal = "-".join(_LEGAL.findall(name)).strip("-")
+    if len(legal) > MAX_NAME_LENGTH:
+        return f"Choose one of at most {MAX_NAME_LENGTH} characters"
+    return f"Write {legal!r}" if legal.strip(".") else "For example 'orders'"

@@ -474,6 +474,13 @@ class Fields:
             return _wrong(f"F[{shown(name)}]: it is no name of a field", "Write a text: F['odd name']")
         return Expression(_quoted(name), path=(name,))
 
+    if not TYPE_CHECKING:  # a type checker goes on refusing it
+
+        def __call__(self, *arguments: Any) -> Expression:
+            """Told: a field is an attribute."""
+            fields = " and ".join(f"F.{each}" if str(each).isidentifier() else f"F[{each!r}]" for each in arguments)
+            return _wrong(f"F({', '.join(map(shown, arguments))}): F is no function", f"Write {fields or 'F.name'}")
+
     def __iter__(self) -> Iterator[NoReturn]:
         """Refused: F has every name."""
         raise NoTruthValue("F has no elements. Write F.name for a field")
@@ -528,6 +535,8 @@ def _binary(left: Any, operator: str, right: Any, binding: int) -> Expression:
     if operator == "+" and (isinstance(left, str) or isinstance(right, str)):
         parts = ", ".join(shown(each) if isinstance(each, str) else f"F.{each._sql}" for each in (left, right))
         return _wrong("+ adds numbers, and a text is given", f"Write F.concat({parts})", this, that)
+    if binding == _COMPARISON and operator not in ("=", "!=") and (left is None or right is None):
+        return _wrong(f"{operator} with None is true for no record", "Write is_null() or is_not_null()", this, that)
     # A comparison of comparisons stands in parentheses, and so does the right side of another operator like this one.
     of_left, of_right = (_SUM, _SUM) if binding == _COMPARISON else (binding, binding + 1)
     return _made(f"{_operand(this, of_left)} {operator} {_operand(that, of_right)}", binding, this, that)
@@ -535,6 +544,15 @@ def _binary(left: Any, operator: str, right: Any, binding: int) -> Expression:
 
 def _call(function: str, *arguments: Any) -> Expression:
     parts = [_of(argument) for argument in arguments]
+    named = [each for each in arguments if isinstance(each, str)]
+    if function == "count" and named == ["*"]:
+        parts = []
+    elif named and len(named) == len(arguments) and all(map(str.isidentifier, named)):  # in PySpark these are fields
+        fields, texts = (", ".join(form.format(each) for each in named) for form in ("F.{0}", "F.lit({0!r})"))
+        return _wrong(
+            f"F.{function}({', '.join(map(repr, named))}): a text is the same for each record",
+            f"Write F.{function}({fields}) for a field, or F.{function}({texts}) for the text",
+        )
     listed = ", ".join(part._sql for part in parts)
     return _made(f"{function}({listed or ('*' if function == 'count' else '')})", _PRIMARY, *parts)
 

@@ -14,12 +14,12 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, overload
 
 from streamplan.errors import did_you_mean
 from streamplan.judged import NO_FIELDS, Diagnostic, Mistaken, judged, mistakes_of
-from streamplan.judged_words import described, shown
-from streamplan.model.diagnostics import caller_location, name_fault
+from streamplan.judged_words import described, serde_meant, shown
+from streamplan.model.diagnostics import caller_location, legal_name, name_fault
 from streamplan.model.expressions import Expression, Text, paths_of, plain
 from streamplan.model.functions import (
     ON_ERROR,
@@ -94,7 +94,7 @@ from streamplan.model.windows import (
     duration_ms,
     duration_text,
 )
-from streamplan.model.words import answers_words, operations_of
+from streamplan.model.words import NoSuchOperation, answers_words, operations_of
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
 from streamplan.serdes.record_classes import RecordClass
@@ -168,7 +168,7 @@ class Key:
             )
         elif serde is not None and not isinstance(serde, Primitive | Json):
             known = ", ".join(each.declaration for each in KEY_SERDES.values())
-            hint = f"Write {serde.__name__}()" if isinstance(serde, type) else f"One of {known}, Json('…')"
+            hint = serde_meant(serde) if isinstance(serde, type) else f"One of {known}, Json('…')"
             if issubclass(serde if isinstance(serde, type) else type(serde), SchemaSerde):
                 hint = "Write Bytes(): a key with a schema is its bytes. See 'Keys with a schema' in docs/language.md"
             graph.fault(f"{operation}: key_serde={shown(serde)} is no serde of keys", hint)
@@ -251,8 +251,12 @@ class _Declared(Generic[K, V]):
         for name, expression in value.items():
             columns.append((name, self._field(expression, f"{operation}, {name}")))
             if name in RESERVED_FIELDS or not name.isidentifier():
+                legal = re.sub(r"\W+", "_", name).strip("_")
                 self._graph.fault(
-                    f"{operation}: a field cannot be named {name!r}", f"Not {', '.join(RESERVED_FIELDS)}; an identifier"
+                    f"{operation}: a field cannot be named {name!r}",
+                    f"Write {legal!r}"
+                    if legal.isidentifier() and legal not in RESERVED_FIELDS
+                    else f"Letters, digits and '_', and not {', '.join(RESERVED_FIELDS)}, which mean something else",
                 )
         return tuple(columns)
 
@@ -307,6 +311,13 @@ class _Declared(Generic[K, V]):
                             f"{operation}, {name}: the {what} has no field {wrong!r}", _there_are(wrong, right._fields)
                         )
             seen = self if self._fields is None else replace(self, _fields=(*self._fields, side))
+            for name, expression in value.items():  # customers.city, right.city: what the other side is called here
+                path = expression.split(".") if isinstance(expression, str) and _PATH.fullmatch(expression) else []
+                if path[1:] and seen._fields and path[0] not in seen._fields and path[1] in (right._fields or ()):
+                    self._graph.fault(
+                        f"{operation}, {name}: the value has no field {path[0]!r}", f"Write {side}.{'.'.join(path[1:])}"
+                    )
+                    value = {**value, name: "null"}
             return seen._columns(value, operation)
         this_fields, right_fields = self._fields or (), right._fields or ()
         if shared := set(this_fields) & set(right_fields):
@@ -510,7 +521,7 @@ class KStream(_Declared[K, V]):
     def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
         """Divide the records among branches. Each record goes to the first branch whose condition is true.
 
-        Example::
+        Example: ``stream.split(name="orders-").branch("amount > 100", name="large").no_default_branch()``. Then::
 
             branches = orders.split(name="orders-").branch("amount > 100", name="large").default_branch(name="small")
             branches["orders-large"].to("large-orders")
@@ -911,9 +922,12 @@ class KStream(_Declared[K, V]):
         """
         self._refuse_window("process")
         if not (isinstance(processor, type) and issubclass(processor, Processor)):
-            self._graph.fault(
-                f"process: {shown(processor)} is no class of processors", "Write a subclass of streamplan.Processor"
-            )
+            hint = "Write a subclass of streamplan.Processor"
+            if isinstance(processor, Processor):
+                hint = f"Write {type(processor).__name__}, the class, of which each stream task makes an object"
+            elif isinstance(processor, str) and processor.isidentifier():
+                hint = f"Write {processor} without quotes, for it is the class that is given"
+            self._graph.fault(f"process: {shown(processor)} is no class of processors", hint)
             return replace(self, _fields=None)
         if processor.process is Processor.process:
             self._graph.fault(f"process: {processor.__name__} has no process", "Write a subclass with this method")
@@ -958,7 +972,7 @@ class KStream(_Declared[K, V]):
         if name is None:
             name = self._graph.generate_name("KSTREAM-PROCESSOR-")
         elif fault := name_fault(name):  # the library draws no number for a processor with a name
-            self._graph.fault(fault, "Choose a shorter one of legal characters")
+            self._graph.fault(fault, legal_name(name))
         node = self._graph.processor(name, operation, self._node)
         fields = _names(made)
         return replace(
@@ -1013,7 +1027,7 @@ class KStream(_Declared[K, V]):
         if name is None:
             name = self._graph.generate_name("KSTREAM-PROCESSOR-")
         elif wrong := name_fault(name):  # the library draws no number for a processor with a name
-            fault(wrong, "Choose a shorter one of legal characters")
+            fault(wrong, legal_name(name))
         node = self._graph.processor(name, operation, self._node)
         for of_store in known.values():
             self._graph.state_store(of_store, node)
@@ -1213,7 +1227,7 @@ class KStream(_Declared[K, V]):
         chosen, topic = self._topics_of(topic, topics), plain(topic)
         for written in chosen or (topic,):
             if fault := name_fault(written):
-                self._graph.fault(f"to: {fault}", "Choose a legal name")
+                self._graph.fault(f"to: {fault}", legal_name(written))
         if value is not None:
             self._check_written(topic, value)
         self._graph.sink(self._graph.name(name, "KSTREAM-SINK-"), topic, value, self._node, chosen)
@@ -1240,13 +1254,13 @@ class KStream(_Declared[K, V]):
             return
         if missing := [name for name in fields if name not in self._fields]:
             self._graph.fault(
-                f"to {topic!r}: the stream has no field {', '.join(missing)}, which the serde writes",
-                "Name it in a map_values before",
+                f"to {topic!r}: the serde writes {', '.join(missing)}, and the stream has {', '.join(self._fields)}",
+                f"Name what is missing in a map_values before: {{{missing[0]!r}: '…'}}",
             )
         if others := [name for name in self._fields if name not in fields]:
             self._graph.fault(
-                f"to {topic!r}: the serde does not write the field {', '.join(others)}",
-                "Leave it out in a map_values before",
+                f"to {topic!r}: the serde writes {', '.join(fields)}, and not {', '.join(others)} of the stream",
+                "Leave out what it does not write, in a map_values before",
             )
 
     # -- grouping
@@ -1443,7 +1457,7 @@ class KStream(_Declared[K, V]):
         windows = self._checked_windows(within, operation)
         for given in (name, store):
             if given is not None and (fault := name_fault(given)):
-                self._graph.fault(fault, "Choose a shorter one of legal characters")
+                self._graph.fault(fault, legal_name(given))
                 return replace(self, _fields=None)
         self._refuse_unlike_keys(other, operation, "other stream")
         if self._fields is not None and "other" in self._fields:
@@ -1565,7 +1579,7 @@ class KStream(_Declared[K, V]):
 
     def _name_of_topic(self, name: str | None) -> str | None:
         if name is not None and (fault := name_fault(name)):
-            self._graph.fault(fault, "Choose a shorter one of legal characters")
+            self._graph.fault(fault, legal_name(name))
         return name
 
 
@@ -1658,6 +1672,14 @@ class _Branches(dict[str, KStream[Any, Any]]):
             split._graph.fault(f"split: there is no branch {shown(name)}", _there_are(str(name), tuple(self)))
         stream: KStream[Any, Any] = _stand_in(split._graph, split._node, split._sources, KStream)
         return stream
+
+    if not TYPE_CHECKING:  # a type checker goes on refusing such words
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(f"the branches have no attribute {name!r}")
+            meant = next((each for each in self if each.endswith(name)), next(iter(self), "name"))
+            raise NoSuchOperation(f"the branches have no attribute {name!r}. Write [{meant!r}]", name=name)
 
 
 @answers_words
@@ -2098,7 +2120,7 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         """
         graph = self._graph
         if name is not None and (fault := name_fault(name)):
-            graph.fault(fault, "Choose a shorter one of legal characters")
+            graph.fault(fault, legal_name(name))
             name = None
         store_name = graph.store_name(store, "COGROUPKSTREAM-AGGREGATE-")
         parents, sources = [], set[str]()

@@ -53,6 +53,9 @@ from streamplan.serdes.json_documents import parse_plain
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde, Value
 
+_CRON = re.compile(r"@[a-z]+|[\w*/,#?-]+( [\w*/,#?-]+){4,5}")
+"""What every cron expression is like. Airflow judges the rest."""
+
 _OF_OTHERS = "an external topic, for it has no count in topic_partitions"
 
 _MAKE_OWN = "Declare its number of partitions there, if Streamplan is to create it and to write to it"
@@ -223,13 +226,22 @@ class Pipeline:
             refuse(f"pipeline {self.name!r}", [*faults, *own])
         refuse(f"pipeline {self.name!r}", [*own, *self._faults(location), *_cycle(self.topology, location)])
         if self.is_resolved:
-            _ = self.partition_counts  # counts that cannot be are refused
+            try:
+                _ = self.partition_counts
+            except Refused as error:
+                hint = error.remedy.rstrip(".") or "Give all of them the same count"
+                wrong = str(error).removesuffix(error.remedy).strip(" .")
+                refuse(f"pipeline {self.name!r}", [Diagnostic(location, wrong, hint)])
 
     def _faults_of_names(self, location: SourceLocation) -> Iterable[Diagnostic]:
         """What is wrong whatever the topology is."""
         if not self.name.replace("-", "_").isidentifier():
             yield Diagnostic(
-                location, f"the name {self.name!r} is not a prefix of a DAG id", "Letters, digits, '_' and '-'"
+                location,
+                f"the name {self.name!r} is not a prefix of a DAG id: a letter, and then letters, digits, '_' and '-'",
+                f"Write {legal!r}"
+                if (legal := re.sub(r"[^\w-]+", "-", self.name).strip("-0123456789"))
+                else "For example 'orders'",
             )
         if (size := len(self.name.encode())) > MAX_PIPELINE_NAME:
             yield Diagnostic(
@@ -244,6 +256,19 @@ class Pipeline:
                     f"{option} {conn_id!r} is no id of a connection in Airflow",
                     f"At most {MAX_CONN_ID} characters: letters, digits, and any of _#!()-.:/\\",
                 )
+        if not _CRON.fullmatch(self.health_schedule):
+            yield Diagnostic(
+                location,
+                f"health_schedule {self.health_schedule!r} is no cron expression",
+                "For example '*/10 * * * *', each ten minutes, or '@hourly'",
+            )
+        share = self.limits.partition_share
+        if not 0 < share <= 1:
+            hint = f"Write {share / 100:g}" if 1 < share <= 100 else "For example 0.8"
+            yield Diagnostic(location, f"Limits: partition_share is {share:g}; it is above 0, and at most 1", hint)
+        for limit in ("lag_seconds", "scanned_records"):
+            if (number := getattr(self.limits, limit)) is not None and number <= 0:
+                yield Diagnostic(location, f"Limits: {limit} is {number:g}", "Write a number above 0")
         try:
             _ = self.start_moment
         except ValueError as error:

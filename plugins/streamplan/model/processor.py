@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, overload
 
+from streamplan.judged import judged_constructor
 from streamplan.kafka_types import Headers
 from streamplan.model.windows import Duration
+from streamplan.serdes.primitive import KeySerde
+from streamplan.serdes.serde import Serde
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
-
-    from streamplan.serdes.primitive import KeySerde
-    from streamplan.serdes.serde import Serde
 
     K = TypeVar("K", default=Any)
     V = TypeVar("V", default=Any)
@@ -84,8 +84,11 @@ class Windowed(NamedTuple):
     end: datetime
 
 
+@judged_constructor
 class KeyValueStore(Generic[K, V]):
     """A key-value store of a processor.
+
+    Example: ``KeyValueStore(String(), Long())``
 
     Declared in ``stores=`` it has the serdes of its keys and values. The processor is given the store of its stream
     task by :meth:`ProcessorContext.get_state_store`, and its methods take a key::
@@ -202,10 +205,11 @@ class KeyValueStore(Generic[K, V]):
         raise NotImplementedError
 
 
+@judged_constructor
 class WindowStore(Generic[K, V]):
     """A window store of a processor (``Stores.persistentWindowStore``): a value for each key and start of a window.
 
-    Example::
+    Example: ``WindowStore(String(), Long(), retention="10 minutes", size="5 minutes")``. In a processor::
 
         class Deduplicated(Processor):
             def init(self, context: ProcessorContext) -> None:

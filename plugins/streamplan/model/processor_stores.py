@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from streamplan.judged_words import shown
-from streamplan.model.diagnostics import name_fault
+from streamplan.model.diagnostics import legal_name, name_fault
 from streamplan.model.operations import Schedule, StateStore
 from streamplan.model.processor import (
     OF_RECORD,
@@ -42,7 +42,7 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
     if not isinstance(store, KeyValueStore | WindowStore):
         return Refusal(f"process: the store {name!r} is {shown(store)}", _EXAMPLE)
     if (wrong := name_fault(name)) is not None:
-        return Refusal(wrong, "Choose a shorter one of legal characters")
+        return Refusal(wrong, legal_name(name))
     if not isinstance(store.key_serde, Primitive | Json):
         listed = ", ".join(each.declaration for each in KEY_SERDES.values())
         return Refusal(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
-from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault
+from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, legal_name, name_fault
 from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Aggregate,
@@ -182,7 +182,7 @@ class StreamsGraph:
 
     def _check_name(self, name: str) -> None:
         if fault := name_fault(name):
-            self.fault(fault, "Choose a shorter one of legal characters")
+            self.fault(fault, legal_name(name))
 
     # -- nodes
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from streamplan.judged import judged, judged_constructor
 from streamplan.model.description import describe
-from streamplan.model.diagnostics import Diagnostic, name_fault, refuse
+from streamplan.model.diagnostics import Diagnostic, legal_name, name_fault, refuse
 from streamplan.model.expressions import Expression, Text
 from streamplan.model.functions import PythonFunction
 from streamplan.model.kstream import (
@@ -65,7 +65,7 @@ class Topology:
         self._graph = StreamsGraph()
         self._values: dict[str, tuple[Serde, KeySerde, str | PythonFunction | None]] = {}
         if fault := name_fault(application_id):
-            self._graph.fault(f"application id: {fault}", "Choose a legal name")
+            self._graph.fault(f"application id: {fault}", legal_name(application_id))
 
     _answered: ClassVar[tuple[str, ...]] = ANSWERED
 
@@ -336,7 +336,7 @@ class Topology:
         self, topic: str, value: Serde, key_serde: KeySerde, timestamp: str | PythonFunction | None
     ) -> tuple[str, ...] | None:
         if fault := name_fault(topic):
-            self._graph.fault(fault, "Choose a legal name")
+            self._graph.fault(fault, legal_name(topic))
         first_value, first_key_serde, first_timestamp = self._values.setdefault(topic, (value, key_serde, timestamp))
         if first_timestamp != timestamp:
             self._graph.fault(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 from streamplan.judged import judged_constructor
@@ -14,6 +15,7 @@ _UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_
 Duration: TypeAlias = str | timedelta
 """A duration as a declaration has it: ``"5 minutes"``, or ``timedelta(minutes=5)``."""
 
+_NUMBER_AND_WORD = re.compile(r"(\d+)\s*([A-Za-z]+)")
 _DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
 
 WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS = _UNITS_MS["day"]
@@ -28,8 +30,22 @@ def duration_ms(text: str) -> int:
     """
     duration = _DURATION.fullmatch(text)
     if duration is None:
-        raise ValueError(f"{text!r} is not a duration; write a number and a unit, as in '1 minute' or '30 seconds'")
+        raise ValueError(f"{text!r} is not a duration; {_meant(text)}")
     return int(duration[1]) * _UNITS_MS[duration[2]]
+
+
+def _meant(text: str) -> str:
+    """What to write in place of a text that is no duration."""
+    if text.startswith("-"):
+        return "it cannot be negative"
+    written = _NUMBER_AND_WORD.fullmatch(text.strip())
+    word = written[2].lower() if written else ""
+    short = {"m": "minute", "h": "hour", "hr": "hour", "hrs": "hour", "s": "second", "d": "day", "ms": "millisecond"}
+    unit = short.get(word) or next(iter(get_close_matches(word, [*_UNITS_MS], 1)), "")
+    unit = unit or next((each for each in ("minute", *_UNITS_MS) if word and each.startswith(word.rstrip("s"))), "")
+    if written is None or not unit:
+        return "write a number and a unit, as in '1 minute' or '30 seconds'"
+    return f"write '{int(written[1])} {unit}{'' if int(written[1]) == 1 else 's'}'"
 
 
 def duration_text(duration: Duration) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -39,6 +40,7 @@ OTHER_WORDS: Mapping[str, str] = {
     "slidingWindow": "group_by('key').windowed_by(TimeWindows('5 minutes', advance='1 second'))",
     "sessionWindow": "group_by('key').windowed_by(SessionWindows('5 minutes'))",
     "final": _FINAL,
+    "suppress": _FINAL,
     "current": "nothing: without emit_strategy every update is passed",
     "concat": "merge(other)",
     "joinAsof": "join(table) with a table from topology.table('topic', value=…)",
@@ -135,6 +137,7 @@ WINDOWS: Mapping[str, str] = {
 
 _WAYS: Mapping[tuple[str, str], str] = {
     ("KStream", "KGroupedStream"): "group the stream first: group_by('key').{}(…)",
+    ("KStream", "KTable"): "this is a stream already. Leave {} out, or make a table of the stream first: to_table()",
     ("KStream", "WindowedKStream"): "group the stream and give it windows: group_by('key').windowed_by(…).{}(…)",
     ("KStream", "CogroupedKStream"): "group the stream first: group_by('key').{}(…)",
     ("KStream", "BranchedKStream"): "split the stream first: split().{}(…)",
@@ -157,6 +160,30 @@ _WAYS: Mapping[tuple[str, str], str] = {
     ("Topology", "KGroupedStream"): "begin with a stream: topology.stream('topic', value=…).group_by('key').{}(…)",
 }
 """How an operation of another class is reached."""
+
+_MERGE = "Two streams become one with merge(other), and two that have the same keys with join(other)"
+_COLUMN = "A stream is no column. Write a field in an expression: filter('amount > 0'), or filter(F.amount > 0)"
+_NO_RECORDS = (
+    "A declaration has no records yet. Write foreach(function) to call a function for each, and read them in a test "
+    "with TopologyTestDriver of streamplan.testing"
+)
+
+_PYTHON_WORDS: Mapping[str, tuple[str, str]] = {
+    "__getitem__": ("[…]", "A stream has no columns. Write a field in an expression: F.amount, or as a text 'amount'"),
+    "__setitem__": ("[…] = …", f"Write {_COLUMNS}"),
+    "__iter__": ("for … in", _NO_RECORDS),
+    "__contains__": ("in", _NO_RECORDS),
+    "__add__": ("+", _MERGE),
+    "__or__": ("|", _MERGE),
+    "__and__": ("&", "Conditions stand in one filter: filter('a > 0 and b > 0')"),
+    "__lt__": ("<", _COLUMN),
+    "__le__": ("<=", _COLUMN),
+    "__gt__": (">", _COLUMN),
+    "__ge__": (">=", _COLUMN),
+}
+"""What Python's operators are answered with: the operator, and what to write."""
+
+_END_OF_SPLIT = "End the split before: default_branch()['name'], or no_default_branch()['name']"
 
 _Language = TypeVar("_Language", bound=type)
 
@@ -185,11 +212,62 @@ def answers_words(cls: _Language, /) -> _Language:
         graph = vars(own.get("_split") or own.get("_cogrouped") or self).get("_graph")  # a part has it
         before = "".join(f"\n  {fault}" for fault in getattr(graph, "faults", ()))
         found_before = f"\nThe lines before it have faults, too:{before}" if before else ""
-        message = f"{cls.__name__!r} object has no attribute {name!r}. {_sentence(answer_to(cls, name))}{found_before}"
+        answer = f"write a field in an expression: F.{name}" if name in (own.get("_fields") or ()) else ""
+        answer = _sentence(answer or answer_to(cls, name))
+        message = f"{cls.__name__!r} object has no attribute {name!r}. {answer}{found_before}"
         raise NoSuchOperation(message, name=name, obj=None)
 
     setattr(cls, "__getattr__", __getattr__)  # noqa: B010  mypy would see an assignment
+    for method, (operator, answer) in _PYTHON_WORDS.items():
+        if method == "__getitem__" and cls.__name__ == "BranchedKStream":
+            answer = _END_OF_SPLIT
+        setattr(cls, method, _no_operator(operator, answer))
+    for name in operations_of(cls):
+        if vars(cls).get(name) is not None and vars(cls)[name].__annotations__.get("return") == "None":
+            setattr(cls, name, _ending(vars(cls)[name]))
     return cls
+
+
+def _no_operator(operator: str, answer: str) -> Any:
+    def answered(self: Any, *operands: Any) -> NoReturn:
+        raise NoSuchOperation(f"{type(self).__name__!r} object has no {operator!r}. {answer}", name=operator, obj=None)
+
+    return answered
+
+
+def _ending(method: Any) -> Any:
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> End:
+        method(*args, **kwargs)
+        return End(method.__name__)
+
+    return call
+
+
+class End:
+    """What an operation returns behind which nothing follows. For a type checker it is None."""
+
+    def __init__(self, operation: str) -> None:
+        """``operation`` is its name."""
+        self._operation = operation
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Answer what is written behind the operation."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NoSuchOperation(
+            f"{self._operation}(…) ends the stream, and nothing follows it. Keep the stream in a variable, and write "
+            f"both behind it: stream.{self._operation}(…), and in the next line stream.{name}(…)",
+            name=name,
+        )
+
+    def __bool__(self) -> bool:
+        """False, as None is."""
+        return False
+
+    def __repr__(self) -> str:
+        """What it is for a type checker."""
+        return "None"
 
 
 class NoBuilder(type):

@@ -116,7 +116,7 @@ def test_a_source_of_unknown_count_is_refused() -> None:
 
 
 def test_a_count_for_a_topic_that_is_not_of_the_topology_is_refused() -> None:
-    with pytest.raises(Refused, match="topic_partitions names order: expected topics from outside: orders"):
+    with pytest.raises(Refused, match="topic_partitions names order: expected source and sink topics: orders"):
         resolve_partition_counts(PIPELINE.topology, {"orders": 2, "order": 2})
     with pytest.raises(Refused, match="The counts of internal topics follow from those"):
         resolve_partition_counts(PIPELINE.topology, {"orders": 2, "orders-products-quantities-repartition": 2})

@@ -279,11 +279,22 @@ def test_a_reduce_keeps_either_the_greatest_or_the_least(topology: Topology, gro
 # -- windows
 
 
-@pytest.mark.parametrize("text", ["1 minuet", "minute", "1", "-1 minutes", "1.5 hours", "1  minute", "PT1M", ""])
-def test_a_duration_that_is_none_is_a_fault(topology: Topology, grouped: KGroupedStream, text: str) -> None:
+FORM = "write a number and a unit, as in '1 minute' or '30 seconds'"
+
+
+@pytest.mark.parametrize(
+    ("text", "write"),
+    [
+        ("1 minuet", "write '1 minute'"), ("minute", FORM), ("1", FORM), ("-1 minutes", "it cannot be negative"),
+        ("1.5 hours", FORM), ("1  minute", "write '1 minute'"), ("PT1M", FORM), ("", FORM), ("5m", "write '5 minutes'"),
+        ("30s", "write '30 seconds'"), ("2 hrs", "write '2 hours'"), ("100ms", "write '100 milliseconds'"),
+        ("7 Days", "write '7 days'"), ("10 secs", "write '10 seconds'"), ("3 fortnights", FORM),
+    ],
+)  # fmt: skip
+def test_a_duration_that_is_none_is_a_fault(topology: Topology, grouped: KGroupedStream, text: str, write: str) -> None:
     grouped.windowed_by(TimeWindows(text)).count()
     fault = only(topology)
-    assert fault.message.startswith(f"windowed_by: size: {text!r} is not a duration; write a number and a unit")
+    assert fault.message == f"windowed_by: size: {text!r} is not a duration; {write}"
     assert fault.hint == "For example TimeWindows('1 minute')"
 
 

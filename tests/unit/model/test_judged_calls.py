@@ -25,6 +25,7 @@ from streamplan import (
     JoinWindows,
     Json,
     JsonSchema,
+    KeyValueStore,
     KGroupedStream,
     KStream,
     KTable,
@@ -41,11 +42,12 @@ from streamplan import (
     Topology,
     WindowedCogroupedKStream,
     WindowedKStream,
+    WindowStore,
     arrow_batch,
 )
 from streamplan.errors import Refused
 from streamplan.judged import Diagnostic, mistakes_of
-from streamplan.model.words import NoSuchOperation, operations_of
+from streamplan.model.words import End, NoSuchOperation, operations_of
 
 ORDER = Json("id string, customer string, amount bigint")
 
@@ -89,7 +91,7 @@ DECLARING = [
 ]
 VALUES: list[Callable[..., Any]] = [
     Avro, Bytes, Double, Integer, Json, JsonSchema, Limits, Long, OnWindowClose, JoinWindows, Protobuf, Protobuf.of,
-    SessionWindows, String, TestData, TimeWindows, UUID, arrow_batch,
+    SessionWindows, String, TestData, TimeWindows, UUID, arrow_batch, KeyValueStore, WindowStore,
 ]  # fmt: skip
 
 
@@ -119,7 +121,22 @@ def test_an_operation_that_is_called_with_anything_answers_in_this_file(cls: typ
         returned = getattr(objects[cls], name)(*args, **kwargs)
         for fault in faults_of(objects):
             assert Path(fault.location.file) == Path(__file__), fault
-        assert (returned is None) == (name in ("foreach", "print", "to"))
+        assert isinstance(returned, End) == (name in ("foreach", "print", "to"))
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda one: one["amount"], lambda one: [*one], lambda one: 1 in one, lambda one: one + one,
+        lambda one: one | one, lambda one: one & one, lambda one: one < 5, lambda one: one >= 5,
+        lambda one: one.__setitem__("x", 1),
+        lambda one: one.to("topic").filter("x") if hasattr(one, "to") else one.no_such_word,
+    ],
+)  # fmt: skip
+def test_an_operator_of_python_is_answered_with_what_to_write(cls: type, use: Callable[[Any], Any]) -> None:
+    with pytest.raises(NoSuchOperation, match=r"\. [A-Z]"):
+        use(declared()[cls])
 
 
 @pytest.mark.parametrize("make", VALUES, ids=lambda make: make.__qualname__)

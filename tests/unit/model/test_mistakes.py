@@ -88,7 +88,43 @@ orders.to("topic_of", topics="a")
 → 1: to: topics is the text 'a'; it takes a tuple. Write ('a',)
 
 topology.stream("clicks", value=Json("at timestamp"), timestamp=5)
-→ 1: stream: timestamp is the number 5; it takes a text or a function. Write a text or a function
+→ 1: stream: timestamp is the number 5; it takes a text or a function. For example timestamp='…'
+
+topology.stream(["clicks", "views"], value=Json("page string"))
+→ 1: stream: topic is a list; it takes a text. Read each topic, and merge the streams: topology.stream('a', …).merge(topology.stream('b', …))
+
+topology.stream("clicks", value=Json("page string"), key=String())
+→ 1: stream: key is a String; it takes a text. Write key_serde=String()
+
+orders.group_by(["customer", "id"])
+→ 1: group_by: key is a list; it takes a text. Write a key of several fields as one: 'struct(a, b)', key_serde=Json('a string, b string')
+
+orders.to(["a", "b"])
+→ 1: to: topic is a list; it takes a text. Write to('topic') for each of them. Where each record has its topic: to("concat('a-', b)", topics=('a-x', 'a-y'))
+
+orders.map_values(F.amount * 2)
+→ 1: map_values: value is an Expression; it takes a mapping such as {'name': 'expression'} or a function. Say what the field is called: {'name': 'amount * 2'}
+
+orders.map_values(by_customer, schema=["customer string"])
+→ 1: map_values: schema is a list; it takes a text. Write it as one text: 'customer string'
+
+orders.process(Detector(), store="seen", state="n bigint")
+→ 1: process: <orders.Detector object> is no class of processors. Write Detector, the class, of which each stream task makes an object
+
+orders.process("Detector", store="seen", state="n bigint")
+→ 1: process: 'Detector' is no class of processors. Write Detector without quotes, for it is the class that is given
+
+orders.process(Detector, stores={"seen": "n bigint"})
+→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore or a WindowStore. For example KeyValueStore(String(), Long())
+
+orders.process(Forgetful, stores={"seen": KeyValueStore(String())}, schema="n bigint")
+→ 1: KeyValueStore: the argument value_serde is missing. For example KeyValueStore(String(), Long())
+
+grouped.windowed_by(TimeWindows("1 minute", grace=10))
+→ 1: TimeWindows: grace is the number 10; it takes a text or a timedelta. For example grace='5 minutes'
+
+Pipeline("orders", topology, "Counts orders.", limits={"partition_share": 0.8})
+→ 1: Pipeline: limits is a mapping; it takes a Limits. Write Limits(partition_share=0.8)
 
 # Arguments that are missing, too many or misspelt
 
@@ -122,6 +158,30 @@ orders.map_values(total="amount * 2")
 orders.select_key("customer", keySerde=Long())
 → 1: select_key: there is no argument 'keySerde'. Write key_serde=Long()
 
+topology.stream()
+→ 1: stream: the arguments topic and value are missing. For example topology.stream("orders", value=Json("id string, amount bigint"))
+
+topology.stream("clicks", value_serde=Json("page string"))
+→ 1: stream: there is no argument 'value_serde'. Write value=Json(schema='page string')
+
+orders.split("amount > 0")
+→ 1: split: 'amount > 0' is one argument too many: it takes none without a name. For example stream.split(name="orders-").branch("amount > 100", name="large").no_default_branch()
+
+orders.merge(payments, customers)
+→ 1: merge: <KTable KTABLE-SOURCE-0000000004: name, city> is one argument too many: it takes at most 1 without a name. Merge one after the other: a.merge(b).merge(c)
+
+orders.map_values(by_customer, returns="customer string")
+→ 1: map_values: there is no argument 'returns'. Write schema='customer string'
+
+orders.to("out", key_serde=Long())
+→ 1: to: there is no argument 'key_serde'. Give the records the key before: select_key('…', key_serde=…)
+
+orders.to("out", partitioner=by_customer)
+→ 1: to: there is no argument 'partitioner'. The partition of a record follows from its key: select_key('…') before it
+
+topology.stream("clicks", value=Json("page string"), auto_offset_reset="latest")
+→ 1: stream: there is no argument 'auto_offset_reset'. Write it at the pipeline: Pipeline(…, auto_offset_reset='latest')
+
 # Words of the JVM's DSL
 
 orders.groupBy("customer")
@@ -150,6 +210,12 @@ topology.globalTable("customers")
 
 grouped.windowedBy(TimeWindows("1 minute"))
 → 1: 'KGroupedStream' object has no attribute 'windowedBy'. Write windowed_by(…)
+
+orders.to_stream()
+→ 1: 'KStream' object has no attribute 'to_stream'. This is a stream already. Leave to_stream out, or make a table of the stream first: to_table()
+
+grouped.windowed_by(TimeWindows("1 minute")).suppress()
+→ 1: 'WindowedKStream' object has no attribute 'suppress'. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
 
 # Words of Quix Streams
 
@@ -190,6 +256,30 @@ orders.join(customers, on="customer")
 
 orders.join(customers, how="left")
 → 1: join: there is no argument 'how'. Each kind of join has a method of its own: join, left_join, outer_join
+
+orders["amount"]
+→ 1: 'KStream' object has no '[…]'. A stream has no columns. Write a field in an expression: F.amount, or as a text 'amount'
+
+orders.amount
+→ 1: 'KStream' object has no attribute 'amount'. Write a field in an expression: F.amount
+
+orders > 5
+→ 1: 'KStream' object has no '>'. A stream is no column. Write a field in an expression: filter('amount > 0'), or filter(F.amount > 0)
+
+orders + payments
+→ 1: 'KStream' object has no '+'. Two streams become one with merge(other), and two that have the same keys with join(other)
+
+[order for order in orders]
+→ 1: 'KStream' object has no 'for … in'. A declaration has no records yet. Write foreach(function) to call a function for each, and read them in a test with TopologyTestDriver of streamplan.testing
+
+orders.to("out").filter("amount > 0")
+→ 1: to(…) ends the stream, and nothing follows it. Keep the stream in a variable, and write both behind it: stream.to(…), and in the next line stream.filter(…)
+
+grouped.aggregate(total=F.sum("amount"))
+→ 1: F.sum('amount'): a text is the same for each record. Write F.sum(F.amount) for a field, or F.sum(F.lit('amount')) for the text
+
+orders.filter(F("amount") > 0)
+→ 1: F('amount'): F is no function. Write F.amount
 
 # An operation of something else, and misspelt words
 
@@ -258,6 +348,9 @@ orders.foreach(F.amount)
 orders.filter(F.amount > 0 and F.customer == "c")
 → 1: amount > 0: an expression is true or false for a record, and not here. Write & for 'and', | for 'or', ~ for 'not', with each comparison in parentheses: (F.a > 0) & (F.b > 0); F.a.between(0, 5) for a chain 0 <= F.a <= 5; F.a.is_in(1, 2) for 'in'; and F.when(condition, value, otherwise) for 'if'
 
+orders.filter(F.amount > None)
+→ 1: > with None is true for no record. Write is_null() or is_not_null()
+
 # Branches
 
 orders.split("by-")
@@ -281,6 +374,12 @@ orders.split().filter("amount > 0")
 
 orders.split().where("amount > 0")
 → 1: 'BranchedKStream' object has no attribute 'where'. Write no_default_branch()['name'].filter('condition')
+
+orders.split().branch("amount > 0", name="large")["large"]
+→ 1: 'BranchedKStream' object has no '[…]'. End the split before: default_branch()['name'], or no_default_branch()['name']
+
+orders.split(name="by-").branch("amount > 0", name="large").default_branch(name="small").large
+→ 1: the branches have no attribute 'large'. Write ['by-large']
 
 # Windows
 
@@ -311,6 +410,15 @@ grouped.windowed_by(TimeWindows.ofSizeWithNoGrace(timedelta(minutes=5)))
 grouped.windowed_by(TimeWindows("5 minutes").advanceBy("1 minute"))
 → 1: 'TimeWindows' object has no attribute 'advanceBy'. Write all of it at once: TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')
 
+grouped.windowed_by(TimeWindows("5 minuts"))
+→ 1: windowed_by: size: '5 minuts' is not a duration; write '5 minutes'. For example TimeWindows('1 minute')
+
+grouped.windowed_by(TimeWindows("5m"))
+→ 1: windowed_by: size: '5m' is not a duration; write '5 minutes'. For example TimeWindows('1 minute')
+
+grouped.windowed_by(SessionWindows(gap="5 minutes"))
+→ 1: SessionWindows: there is no argument 'gap'. Write inactivity_gap='5 minutes'
+
 # Joins and merges
 
 orders.join("customers")
@@ -327,6 +435,15 @@ orders.merge(customers)
 
 customers.join(orders)
 → 1: join: with a KStream. Join a table of this topology
+
+orders.join(customers, "customer = id")
+→ 1: join: value is the text 'customer = id'; it takes a mapping such as {'name': 'expression'}. Records are joined by their key: give both sides the same key before, with select_key('…')
+
+orders.join(customers, {"city": "customers.city"})
+→ 1: join, city: the value has no field 'customers'. Write table.city
+
+orders.join(payments, {"paid": "right.paid"}, within=JoinWindows("5 minutes"))
+→ 1: join, paid: the value has no field 'right'. Write other.paid
 
 # Functions and processors
 
@@ -360,6 +477,20 @@ orders.process(Detector)
 orders.map_values(arrow_batch("score"))
 → 1: arrow_batch: function is the text 'score'; it takes a function. For example stream.map_values(arrow_batch(score))
 
+# Names
+
+topology.stream("my clicks", value=Json("page string"))
+→ 1: the name 'my clicks' contains ' '; legal are ASCII letters and digits, '.', '_' and '-'. Write 'my-clicks'
+
+orders.filter("amount > 0", name="large orders")
+→ 1: the name 'large orders' contains ' '; legal are ASCII letters and digits, '.', '_' and '-'. Write 'large-orders'
+
+grouped.count(store="per customer")
+→ 1: the name 'per customer' contains ' '; legal are ASCII letters and digits, '.', '_' and '-'. Write 'per-customer'
+
+orders.map_values({"my field": "id"})
+→ 1: map_values: a field cannot be named 'my field'. Write 'my_field'
+
 # Serdes
 
 topology.stream("clicks", value="page string")
@@ -375,7 +506,7 @@ topology.stream("clicks", value=Json("page string", allowd={"page": {}}))
 → 1: Json: there is no argument 'allowd'. Write allowed={'page': {}}
 
 topology.stream("clicks", value=Json("page string"), key_serde=Long)
-→ 1: stream: key_serde=Long is no serde of keys. Write Long()
+→ 1: stream: key_serde=Long is no serde of keys. Write Long(), an object of the class
 
 topology.stream("clicks", value=Json("page string"), key_serde=Avro('{"type":"record","name":"K","fields":[{"name":"id","type":"int"}]}'))
 → 1: stream: key_serde=Avro(schema='{"type":"record","name":"K"...{"name":"id","type":"int"}]}') is no serde of keys. Write Bytes(): a key with a schema is its bytes. See 'Keys with a schema' in docs/language.md
@@ -385,6 +516,19 @@ topology.stream("clicks", value=Avro(5))
 
 topology.stream("clicks", value=Protobuf.of("Click"))
 → 1: Protobuf.of: message_class is the text 'Click'; it takes a class that protoc has made. For example Protobuf.of(order_pb2.Order)
+
+topology.stream("clicks", value=str)
+→ 1: stream: value is the class str; it takes a serde. Write String()
+
+topology.stream("clicks", value=Json("page string"), key_serde=str)
+→ 1: stream: key_serde=str is no serde of keys. Write String()
+
+topology.stream("clicks", value=Json({"page": str, "n": int}))
+→ 1: Json: schema is a mapping; it takes a text or a dataclass. Write it as one text: 'page string, n bigint'
+
+orders.to("out", value=Json("id string, total bigint"))
+→ 1: to 'out': the serde writes total, and the stream has id, customer, amount. Name what is missing in a map_values before: {'total': '…'}
+→ 1: to 'out': the serde writes id, total, and not customer, amount of the stream. Leave out what it does not write, in a map_values before
 
 # Pipelines
 
@@ -400,7 +544,7 @@ Pipeline("orders", grouped, "Counts orders.")
 → 1: Pipeline: topology is a KGroupedStream; it takes a Topology. For example Pipeline(name="orders", topology=topology, description="Counts.", topic_partitions={"orders": 2})
 
 Pipeline("orders", topology, "Counts orders.", {"oders": 2, "payments": 2, "customers": 2})
-→ 1: topic_partitions names oders: expected topics from outside: customers, orders, payments. The counts of internal topics follow from those. Did you mean orders?
+→ 1: topic_partitions names oders: expected source and sink topics: customers, orders, payments. The counts of internal topics follow from those. Did you mean orders?
 
 Pipeline("orders", topology, "Counts orders.", {"orders": "2"})
 → 1: Pipeline: topic_partitions['orders'] is the text '2'; it takes a whole number. Write it without quotes: 2
@@ -413,6 +557,25 @@ Pipeline("orders", topology, "Counts orders.", limits=Limits(partition_share="0.
 
 Pipeline("orders", topology, "Counts orders.", test_data=TestData("orders", by_customer, "id"))
 → 1: TestData: topics is the text 'orders'; it takes a tuple. Write ('orders',)
+
+Pipeline()
+→ 1: Pipeline: the arguments name, topology and description are missing. For example Pipeline(name="orders", topology=topology, description="Counts.", topic_partitions={"orders": 2})
+
+Pipeline("my orders", topology, "Counts orders.", {"orders": 2, "payments": 2, "customers": 2})
+→ 1: the name 'my orders' is not a prefix of a DAG id: a letter, and then letters, digits, '_' and '-'. Write 'my-orders'
+
+Pipeline("orders", topology, "Counts orders.", health_schedule="every hour")
+→ 1: health_schedule 'every hour' is no cron expression. For example '*/10 * * * *', each ten minutes, or '@hourly'
+
+Pipeline("orders", topology, "Counts orders.", limits=Limits(partition_share=80))
+→ 1: Limits: partition_share is 80; it is above 0, and at most 1. Write 0.8
+
+Pipeline("orders", topology, "Counts orders.", master="local[2]")
+→ 1: Pipeline: there is no argument 'master'. A declaration names no Spark: Airflow's connection has it, which spark_conn_id names
+
+orders.join(customers, {"city": "table.city"}).to("out")
+Pipeline("orders", topology, "Counts orders.", {"orders": 2, "payments": 2, "customers": 3})
+→ 2: Invalid topology: Topics not co-partitioned: [{customers=3, orders=2}]. Topics that are read together need equal partition counts: put repartition(number_of_partitions=…) before the join, or create the topics alike
 
 # All at once
 

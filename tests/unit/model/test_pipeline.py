@@ -87,7 +87,7 @@ def test_the_longest_names_that_kafka_takes_are_taken() -> None:
 def test_a_count_for_an_unknown_topic_is_refused() -> None:
     topology = Topology("app")
     topology.stream("events", value=VALUE).to("out")
-    with pytest.raises(Refused, match="topic_partitions names event: expected topics from outside: events, out"):
+    with pytest.raises(Refused, match="topic_partitions names event: expected source and sink topics: events, out"):
         declared(topology, events=2, event=2)
 
 

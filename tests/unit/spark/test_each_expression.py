@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import ParseException
 from streamplan.errors import Refused
 from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
@@ -106,3 +107,16 @@ def test_a_filter_passes_what_is_unknown() -> None:
 
 def test_an_operation_without_expressions_has_nothing_to_judge() -> None:
     assert judged(Count("store", None)) is None
+
+
+def test_an_expression_over_a_field_that_is_not_known_is_told_where_it_is_no_sql() -> None:
+    def attempt(tried: Operation) -> None:
+        if "wrong and" in repr(tried):
+            raise ParseException("no SQL")
+        if "wrong" in repr(tried):
+            raise Refused("another type")
+
+    no_sql = judge_each(MapValues(columns(a="wrong and", b="wrong > 1")), ("wrong",), attempt)
+    assert no_sql is not None
+    assert [where for where, _ in no_sql.faults] == ["map_values, a"]
+    assert no_sql.unknown == {"a", "b"}

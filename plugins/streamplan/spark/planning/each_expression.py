@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from pyspark.errors import PySparkException
+from pyspark.errors import ParseException, PySparkException
 
 from streamplan.errors import Refused
 from streamplan.model.functions import PythonFunction
@@ -118,13 +118,13 @@ def judge_each(operation: Operation, unknown: Collection[str], attempt: Callable
     not_known = {place for place in places if _names_one_of(_expression(operation, place), unknown)}
     wrong: dict[Place, PySparkException | Refused] = {}
     for place in places:
-        if place in not_known:
-            continue
         # The others see the element, so it stays where it is right.
         others = {each for each in places if each != place and (each[0] != "each" or each in {*not_known, *wrong})}
         try:
             attempt(_without(operation, others))
         except (PySparkException, Refused) as error:
+            if place in not_known and not isinstance(error, ParseException):
+                continue  # what is said of its types follows from a fault; that it is no SQL does not
             wrong[place] = error
             if place[0] == "each":
                 not_known |= {each for each in places if _names_one_of(_expression(operation, each), ("element",))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -69,11 +68,9 @@ from streamplan.spark.planning.records import (
     read_internal,
     read_internal_keys,
 )
+from streamplan.spark.planning.refusals import advice, sentence
 from streamplan.spark.planning.written_values import write_values
 from streamplan.spark.sources import HEADERS
-
-_HINT = "Write Spark SQL over the fields there are"
-
 
 ApplyStateful: TypeAlias = Callable[[Processor, Sequence[RecordFrame], "OperatorPlanner"], RecordFrame]
 """Gives the records of a node, of the records of those before it, in the planner that plans the node."""
@@ -163,7 +160,7 @@ class OperatorPlanner:
             try:
                 return self._apply(node, predecessors)
             except (PySparkException, Refused) as error:
-                refused = Diagnostic(node.location, sentence(error), _HINT)
+                refused = Diagnostic(node.location, sentence(error), advice(error))
         if isinstance(node, Processor):
             processor = node
 
@@ -171,7 +168,7 @@ class OperatorPlanner:
                 return self._apply(replace(processor, operation=operation), predecessors)
 
             if (judged := judge_each(node.operation, unknown, attempt)) is not None:
-                told = [(f"{where}: {sentence(error)}", _HINT) for where, error in judged.faults]
+                told = [(f"{where}: {sentence(error)}", advice(error)) for where, error in judged.faults]
                 self._diagnostics += [Diagnostic(node.location, *each) for each in told]
                 self._unknown[node.name] = judged.unknown
                 node, refused = replace(node, operation=judged.operation), None if told else refused
@@ -545,9 +542,3 @@ def _session_key(key: Column) -> Column:
     """The key with its session, in a changelog (``SessionKeySchema``) as in a topic (``SessionWindowedSerializer``)."""
     moments = (F.unix_millis(f"record.window.{name}") for name in ("end", "start"))
     return F.concat(key, *map(big_endian, moments))
-
-
-def sentence(error: PySparkException | Refused) -> str:
-    """Return what Spark says, without its code, the plan and the position."""
-    text = str(error).strip().split("\n")[0].split("; line ")[0].split("SQLSTATE")[0]
-    return re.sub(r"^\[[A-Z_.]+\] ", "", text).strip().rstrip(".")

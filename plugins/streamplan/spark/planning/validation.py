@@ -14,7 +14,8 @@ from streamplan.model.diagnostics import Diagnostic, refuse
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.serdes.serde import Serde
-from streamplan.spark.planning.operators import read_source, sentence
+from streamplan.spark.planning.operators import read_source
+from streamplan.spark.planning.refusals import sentence
 from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.session import open_session
 from streamplan.spark.sources import RAW
@@ -35,7 +36,7 @@ def find_diagnostics(pipelines: Sequence[Pipeline]) -> list[Diagnostic]:
 
 def _diagnostics(spark: SparkSession, pipeline: Pipeline) -> list[Diagnostic]:
     try:
-        return _plan(spark, pipeline)[1]
+        return sorted(_plan(spark, pipeline)[1], key=lambda fault: (fault.location.file, fault.location.line))
     except (StreamplanError, PySparkException) as error:  # an answer about this pipeline; the others have theirs
         location = pipeline.topology.processors.nodes[0].location
         return [Diagnostic(location, f"pipeline {pipeline.name!r} cannot be planned: {error}", "Correct it")]
