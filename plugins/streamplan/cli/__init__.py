@@ -46,7 +46,8 @@ _HAD_AN_OPTION = ("demo", "doctor", "tasks", "reset")
 """Commands that named the pipeline by ``--pipeline NAME`` in 0.1. The option is taken until 0.3, and not shown."""
 
 _EXAMPLES = """\
-A command about a pipeline takes its name: %(prog)s COMMAND PIPELINE.
+A command about a pipeline takes its name:
+    %(prog)s COMMAND PIPELINE
 For any other Kafka Streams application, `check`, `top`, `topic`, `store` and
 `letters` take --application-id ID instead. `validate` and `exporter` take
 several pipelines.

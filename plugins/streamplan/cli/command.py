@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
+from streamplan.cli.output import folded
 from streamplan.errors import Refused
 from streamplan.programs import ExitStatus
 
@@ -40,7 +41,7 @@ class Commands:
         Args:
             name: Its name.
             sentence: What it does, for the list of all commands.
-            description: What it does, in paragraphs. A line that begins with a space is shown as it is.
+            description: What it does, in paragraphs. A line that begins with a space stays a line.
             examples: At least one, in lines; ``%(prog)s`` stands for the program with the command.
             run: Does it, and returns the exit status.
             done: What the exit status 0 means; empty for the words that hold for all commands.
@@ -54,7 +55,7 @@ class Commands:
             name,
             help=sentence,
             description=_wrapped(description),
-            epilog=f"examples:\n{examples}\n\nexit status:\n{ExitStatus.table(done=done, wrong=wrong)}",
+            epilog=f"examples:\n{examples}\n\nexit status:\n{_wrapped(ExitStatus.table(done=done, wrong=wrong))}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.set_defaults(run=run)
@@ -67,7 +68,7 @@ def _wrapped(text: str) -> str:
     parts: list[str] = []
     for is_indented, group in groupby(text.splitlines(), key=lambda line: line.startswith(" ") or not line):
         lines = list(group)
-        parts += lines if is_indented else [textwrap.fill(" ".join(lines), width)]
+        parts += [folded(line, width) for line in lines] if is_indented else [textwrap.fill(" ".join(lines), width)]
     return "\n".join(parts)
 
 

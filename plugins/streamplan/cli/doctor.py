@@ -11,7 +11,7 @@ from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.command import Commands, add_pipeline
-from streamplan.cli.output import plain_console, quantity
+from streamplan.cli.output import folded, plain_console, quantity, table_width
 from streamplan.cli.roles import add_role_option
 from streamplan.doctor.finding import Finding, State, problem
 from streamplan.errors import StreamplanError
@@ -55,7 +55,10 @@ def _run(options: argparse.Namespace) -> int:
     counts: Counter[State] = Counter()
     for finding in _look(options, settings, pipeline):
         counts[finding.state] += 1
-        console.print(Text.assemble((f"{finding.state:12}", _COLOURS[finding.state]), finding.text))
+        line = f"{finding.state:12}{finding.text}"
+        text = Text(line if table_width() is not None else folded(line, console.width))
+        text.stylize(_COLOURS[finding.state], 0, len(finding.state))
+        console.print(text)
     problems, warnings = counts[State.PROBLEM], counts[State.WARNING]
     console.print(f"{quantity(problems, 'problem')}, {quantity(warnings, 'warning')}.", style="bold")
     return ExitStatus.WRONG if problems else ExitStatus.DONE

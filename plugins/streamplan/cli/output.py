@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -43,6 +45,21 @@ def print_columns(rows: Sequence[Sequence[str]]) -> None:
     for row in rows[1:]:
         table.add_row(*row)
     table_console().print(table)
+
+
+def folded(line: str, width: int) -> str:
+    """Return a line of two columns, or of one, in lines of a width. The last column stays behind the first.
+
+    Args:
+        line: The line. Two spaces or more stand between its columns.
+        width: The most characters of a line. A word that is longer stays whole.
+    """
+    columns = re.match(r"(\s*\S.*?\s{2,}|\s*)", line)
+    behind = " " * (len(columns[0]) if columns is not None and len(columns[0]) < width // 2 else 2)
+    return textwrap.fill(
+        line, width, subsequent_indent=behind, replace_whitespace=False, drop_whitespace=True,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def plain_console() -> Console:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.cli import main
-from streamplan.cli.output import print_columns, table_console
+from streamplan.cli.output import folded, print_columns, table_console
 from streamplan.cli.tables import read_key, seconds_ago
 from streamplan.cli.top import screen
 from streamplan.model.topics import TopicRole, TopicSpec
@@ -142,3 +142,21 @@ def test_status_shows_a_fault_with_brackets_as_it_is(
 )
 def test_times_are_said_as_people_say_them(ago: timedelta, said: str) -> None:
     assert re.fullmatch(said, seconds_ago((datetime.now(UTC) - ago).isoformat()))
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        ("short", ["short"]),
+        (
+            "ok          a sentence of seven words is told",
+            ["ok          a sentence of", "            seven words is", "            told"],
+        ),
+        ("  --key  a key that is long", ["  --key  a key that is long"]),
+        ("one column of words, without a second", ["one column of words, without", "a second"]),
+        ("a/word/that/is/longer/than/the/width", ["a/word/that/is/longer/than/the/width"]),
+    ],
+)  # fmt: skip
+def test_a_line_folds_behind_its_first_column_and_keeps_every_word(line: str, lines: list[str]) -> None:
+    assert folded(line, 28).splitlines() == lines
+    assert folded(line, 28).split() == line.split()
