@@ -118,7 +118,11 @@ def shown(value: Any) -> str:
         if any(each.name.startswith("_") for each in fields):  # a stream or a table, whose repr is short
             return repr(value)
         parts = [(each.name, getattr(value, each.name)) for each in fields if each.repr and each.init]
-        given = [f"{name}={shown(part)}" for name, part in parts if part != getattr(type(value), name, {})]
+        given = [
+            shown(part) if name == "schema" else f"{name}={shown(part)}"
+            for name, part in parts
+            if part != getattr(type(value), name, {})
+        ]
         return f"{type(value).__name__}({', '.join(given)})"
     if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
         return "lambda …" if value.__name__ == "<lambda>" else value.__name__

@@ -40,7 +40,7 @@ _NO_SCHEMA = (ValueError, LookupError, TypeError, AttributeError, RecursionError
 
 
 @judged_constructor
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Avro(SchemaSerde):
     """A record of Avro in the value of a record; a :class:`streamplan.serdes.serde.Serde`.
 

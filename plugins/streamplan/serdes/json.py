@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from streamplan.judged import judged_constructor, refuse_mistaken
+from streamplan.judged_words import shown
 from streamplan.serdes.field_types import (
     DATE,
     TIMESTAMP,
@@ -53,11 +54,12 @@ _LISTED_TYPES = ("string", "int", "bigint", "double", "boolean")
 
 
 @judged_constructor
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Json(Generic[V]):
     """A JSON object in the value of a record; a :class:`streamplan.serdes.serde.Serde`, and a serde of keys.
 
-    Example: ``Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})``
+    Examples: ``Json("id string, amount bigint")``,
+    ``Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})``
 
     Of a dataclass: ``Json(Order)``; :mod:`streamplan.serdes.record_classes` has the types of its fields. It is equal to
     the Json of the text that the class tells. A field that is an ``IntEnum`` or a ``StrEnum`` allows its members.
@@ -115,6 +117,10 @@ class Json(Generic[V]):
                 raise ValueError(f"allowed names the field {name!r}; the schema has {', '.join(types)}")
             if str(types[name]) not in _LISTED_TYPES:
                 raise ValueError(f"allowed names {name}, a {types[name]}; it can be {', '.join(_LISTED_TYPES)}")
+
+    def __repr__(self) -> str:
+        """The serde as a declaration has it."""
+        return shown(self)
 
     @cached_property
     def types(self) -> Mapping[str, FieldType]:

@@ -58,7 +58,7 @@ _MOST_EXPONENT_DIGITS = 3
 
 
 @judged_constructor
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JsonSchema(SchemaSerde):
     """A JSON document in the value of a record; a :class:`streamplan.serdes.serde.Serde`.
 

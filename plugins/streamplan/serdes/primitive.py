@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias
 
 from streamplan.judged import judged_constructor
+from streamplan.judged_words import shown
 from streamplan.serdes.field_types import FieldType, StructType, parse_type
 from streamplan.serdes.json import Json
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
@@ -40,7 +41,7 @@ UUID_PATTERN = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9
 """The text of a UUID, as a regular expression in the words of Python, Java and Arrow."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Primitive(Generic[K]):
     """What the serdes of this module share; each is a :class:`streamplan.serdes.serde.Serde`, and one of keys.
 
@@ -79,6 +80,10 @@ class Primitive(Generic[K]):
             return key
         except ValueError as error:
             raise Undecodable(f"the key {error}") from error
+
+    def __repr__(self) -> str:
+        """The serde as a declaration has it."""
+        return shown(self)
 
     def write_key(self, key: Any) -> bytes:
         """Writes one key. Raises ValueError where the serde has no such key."""
@@ -195,7 +200,7 @@ class Primitive(Generic[K]):
 
 
 @judged_constructor
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class String(Primitive[str]):
     """A text in UTF-8, as ``StringSerializer`` writes it by default.
 
@@ -229,7 +234,7 @@ class String(Primitive[str]):
         return values.cast(pa.string())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Number(Primitive[K]):
     code: ClassVar[str]
     """The form of the bytes, in the words of :mod:`struct`, which NumPy has too."""
@@ -264,7 +269,7 @@ class _Number(Primitive[K]):
 
 
 @judged_constructor
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Integer(_Number[int]):
     """A whole number in 4 bytes, as ``IntegerSerializer`` writes it.
 
@@ -277,7 +282,7 @@ class Integer(_Number[int]):
 
 
 @judged_constructor
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Long(_Number[int]):
     """A whole number in 8 bytes, as ``LongSerializer`` writes it: the value of a count, for example.
 
@@ -290,7 +295,7 @@ class Long(_Number[int]):
 
 
 @judged_constructor
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Double(_Number[float]):
     """A floating-point number in 8 bytes, as ``DoubleSerializer`` writes it. NaN and the infinities are rejected.
 
@@ -307,7 +312,7 @@ class Double(_Number[float]):
 
 
 @judged_constructor
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class UUID(Primitive[str]):
     """A UUID as text of 36 characters, as ``UUIDSerializer`` writes it. Expressions see text in lower case.
 
@@ -348,7 +353,7 @@ class UUID(Primitive[str]):
 
 
 @judged_constructor
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bytes(Primitive[bytes]):
     """Any bytes, as ``ByteArraySerializer`` and ``BytesSerializer`` write them.
 

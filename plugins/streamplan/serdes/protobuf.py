@@ -50,7 +50,7 @@ _MOST_READERS = 100
 
 
 @judged_constructor
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Protobuf(SchemaSerde):
     """A message of Protobuf in the value of a record; a :class:`streamplan.serdes.serde.Serde`.
 

@@ -44,7 +44,7 @@ Decode: TypeAlias = Callable[[bytes], dict[str, Any]]
 """Reads a whole value, prefix included, of one schema."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SchemaSerde:
     """A serde whose values name their schema; a :class:`streamplan.serdes.serde.Serde`.
 
@@ -66,6 +66,13 @@ class SchemaSerde:
 
     title: ClassVar[str]
     """The format as people read it."""
+
+    def __repr__(self) -> str:
+        """The format, what the schema describes, and its fields; or why it cannot be read."""
+        try:
+            return f"<{type(self).__name__} {self.record_name}: {', '.join(self.fields)}>".replace(" :", ":")
+        except ValueError as error:
+            return f"<{type(self).__name__}: {error}>"
 
     @property
     def types(self) -> Mapping[str, FieldType]:

@@ -62,8 +62,8 @@ class Serde(Protocol):
 
         fields_of(Json("id string, amount bigint"))
 
-    An implementation is a frozen dataclass. So equal declarations are equal, ``repr()`` shows the whole declaration,
-    and it can be pickled: Spark sends it to its workers. A method that needs pyarrow imports it, so that importing a
+    An implementation is a frozen dataclass. So equal declarations are equal, and it can be pickled: Spark
+    sends it to its workers. ``repr()`` is short. A method that needs pyarrow imports it, so that importing a
     declaration does not import pyarrow.
     """
 

@@ -138,7 +138,7 @@ topology.stream("clicks")
 → 1: stream: the argument value is missing. For example topology.stream("orders", value=Json("id string, amount bigint"))
 
 topology.stream("clicks", Json("page string"))
-→ 1: stream: Json(schema='page string') is one argument too many: it takes at most 1 without a name. Write value=Json(schema='page string')
+→ 1: stream: Json('page string') is one argument too many: it takes at most 1 without a name. Write value=Json('page string')
 
 orders.group_by("customer", "amount")
 → 1: group_by: 'amount' is one argument too many: it takes at most 1 without a name. Write a key of several fields as one: 'struct(a, b)', key_serde=Json('a string, b string')
@@ -162,7 +162,7 @@ topology.stream()
 → 1: stream: the arguments topic and value are missing. For example topology.stream("orders", value=Json("id string, amount bigint"))
 
 topology.stream("clicks", value_serde=Json("page string"))
-→ 1: stream: there is no argument 'value_serde'. Write value=Json(schema='page string')
+→ 1: stream: there is no argument 'value_serde'. Write value=Json('page string')
 
 orders.split("amount > 0")
 → 1: split: 'amount > 0' is one argument too many: it takes none without a name. For example stream.split(name="orders-").branch("amount > 100", name="large").no_default_branch()
@@ -497,7 +497,7 @@ topology.stream("clicks", value="page string")
 → 1: stream: value is the text 'page string'; it takes a serde. Write Json('page string')
 
 topology.stream("clicks", value=Json("page strin"))
-→ 1: Json: page: type 'strin' is not one of string, int, bigint, double, boolean, timestamp, date, decimal(p,s), struct<…>, array<…>, map<string, …>. For example Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
+→ 1: Json: page: type 'strin' is not one of string, int, bigint, double, boolean, timestamp, date, decimal(p,s), struct<…>, array<…>, map<string, …>. For example Json("id string, amount bigint")
 
 topology.stream("clicks", value=Json({"page": "string"}))
 → 1: Json: schema is a mapping; it takes a text or a dataclass. Write it as one text: 'page string'
@@ -509,7 +509,7 @@ topology.stream("clicks", value=Json("page string"), key_serde=Long)
 → 1: stream: key_serde=Long is no serde of keys. Write Long(), an object of the class
 
 topology.stream("clicks", value=Json("page string"), key_serde=Avro('{"type":"record","name":"K","fields":[{"name":"id","type":"int"}]}'))
-→ 1: stream: key_serde=Avro(schema='{"type":"record","name":"K"...{"name":"id","type":"int"}]}') is no serde of keys. Write Bytes(): a key with a schema is its bytes. See 'Keys with a schema' in docs/language.md
+→ 1: stream: key_serde=Avro('{"type":"record","name":"K"...{"name":"id","type":"int"}]}') is no serde of keys. Write Bytes(): a key with a schema is its bytes. See 'Keys with a schema' in docs/language.md
 
 topology.stream("clicks", value=Avro(5))
 → 1: Avro: schema is the number 5; it takes a text. For example topology.stream("orders", value=Avro("order.avsc"))
