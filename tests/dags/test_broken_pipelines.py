@@ -40,7 +40,7 @@ BREAKS = {
         ":10: the name 'not a name' is not a prefix of a DAG id",
     ),
     "a schedule that is none": (
-        "from dataclasses import replace\nPIPELINE = replace(PIPELINE, health_schedule='*/10 * *')",
+        "from dataclasses import replace\nPIPELINE = replace(PIPELINE, health_schedule='61 * * * *')",
         ":5: health_schedule of pipeline 'broken': expected a cron expression",
     ),
     "no pipeline": ("del PIPELINE", "expected a Pipeline"),
