@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -68,9 +69,9 @@ def settings(home: Path, api: FakeApiServer, monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(triggers, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(task_ownership, "newest_instance", lambda pipeline, brokers: "none")
     monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
-    (tmp_path / "jars").mkdir()
-    (tmp_path / "jars" / "connector.jar").touch()
-    monkeypatch.setenv("STREAMPLAN_JARS", str(tmp_path / "jars"))
+    (tmp_path / "the jars").mkdir()
+    (tmp_path / "the jars" / "connector.jar").touch()
+    monkeypatch.setenv("STREAMPLAN_JARS", str(tmp_path / "the jars"))
     monkeypatch.setenv("STREAMPLAN_CHECKPOINTS", "s3a://bucket/checkpoints")
     monkeypatch.setenv("STREAMPLAN_PIPELINES", "streamplan.pipelines.orders")
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": LOGIN}))
@@ -181,7 +182,7 @@ def test_spark_itself_is_given_a_pod_that_mounts_its_secrets_and_says_none(
     assert environment["STREAMPLAN_PIPELINES"] == "streamplan.pipelines.orders"
     assert "STREAMPLAN_KAFKA_HANDED_OVER" not in environment
     words = container["args"]
-    job = words.index(f"local://{PACKAGE / 'jobs' / 'aggregator.py'}")
+    job = words.index(f"local://{quote(str(PACKAGE / 'jobs' / 'aggregator.py'))}")
     assert words[0] == "driver"
     arguments = dict(zip(words[job + 1 :: 2], words[job + 2 :: 2], strict=True))
     assert arguments["--pipeline"] == "orders"
@@ -198,7 +199,7 @@ def test_spark_itself_is_given_a_pod_that_mounts_its_secrets_and_says_none(
     properties = config["data"]["spark.properties"]
     assert "spark.kubernetes.submission.waitAppCompletion=false" in properties
     assert "spark.executor.instances=3" in properties
-    assert f"local\\://{settings.jars}/connector.jar" in properties
+    assert f"local\\://{quote(str(settings.jars))}/connector.jar" in properties
     assert "spark.kubernetes.file.upload.path" not in properties, "nothing is uploaded"
 
     # The deployment's role permits what was asked, to Airflow's workers.

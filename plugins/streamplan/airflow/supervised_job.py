@@ -49,7 +49,7 @@ from streamplan.processes import Owner
 from streamplan.programs import ExitStatus
 from streamplan.registry import pipeline_named
 from streamplan.settings import PACKAGE, Settings
-from streamplan.spark.submit import IN_IMAGE, image_python, spark_submit_configs, submit_environment
+from streamplan.spark.submit import image_python, in_image, spark_submit_configs, submit_environment
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -340,7 +340,7 @@ class AggregatorOperator(SupervisedJobOperator):
             instances=settings.instances,
             pod_configs=pod_configs,
         )
-        file = job_file("aggregator.py") if pod_configs is None else f"{IN_IMAGE}{job_file('aggregator.py')}"
+        file = job_file("aggregator.py") if pod_configs is None else in_image(job_file("aggregator.py"))
         command: list[str] = hook._build_spark_submit_command(file)
         return [*command, "--seen", _newest_instance(self.pipeline)]
 
@@ -405,11 +405,10 @@ def spark_hook(
         configs |= {**pod_configs, **image_python()}
     elif is_kubernetes:
         configs |= beside_executors()
-    scheme = "" if pod_configs is None else IN_IMAGE
     return SparkSubmitHook(
         conn_id=conn_id,
         conf=configs,
-        jars=",".join(f"{scheme}{jar}" for jar in jars) or None,
+        jars=",".join(str(jar) if pod_configs is None else in_image(jar) for jar in jars) or None,
         py_files=str(_zipped_package(settings)) if pod_configs is None else None,
         driver_memory="1g",
         total_executor_cores=None if is_kubernetes else instances,

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from streamplan.errors import Refused
 from streamplan.java import require_java
@@ -55,12 +56,18 @@ A task spends most of its time waiting for the brokers. With two tasks at a time
 sub-topology would keep all others waiting. Plain ``local[3]`` would end the query at the first failure of a task.
 """
 
-IN_IMAGE = "local://"
-"""How the path of a file begins that a driver in a pod finds in its image, so that nothing is uploaded."""
-
 _PYTHON_DAEMON = "streamplan.spark.daemon"
 
 _LOOPBACK = "127.0.0.1"
+
+
+def in_image(file: Path | str) -> str:
+    """Return the URI of a file that a driver in a pod finds in its image, so that nothing is uploaded.
+
+    Args:
+        file: Its absolute path.
+    """
+    return f"local://{quote(str(file))}"
 
 
 def submit_environment(environment: Mapping[str, str], *, local: bool = False) -> dict[str, str]:
