@@ -142,6 +142,7 @@ class TaskOwnership:
     def __post_init__(self) -> None:
         self._tasks = StreamTasks.of(self.pipeline)
         self._generation = Generation.of_this_process(None, beside=self.beside)
+        self._has_claimed = False
 
     def __enter__(self) -> TaskOwnership:
         topics = sorted({topic for topic, _ in self._tasks.partitions})
@@ -170,6 +171,7 @@ class TaskOwnership:
             Refused: The group has members of another program, or its positions are not where an aggregator left them;
                 or the application stands beside another one, see :meth:`_require_turn`.
             StopRequested: Somebody has asked the application to stop since this start was asked for.
+            Refused: This aggregator has claimed them before, and a newer one has taken over.
             StreamplanError: Another aggregator was being started each time.
         """
         self._member.await_join(self.report, with_ours=True, foreign_seconds=FOREIGN_SECONDS)
@@ -320,6 +322,8 @@ class TaskOwnership:
         latest = latest_generation(committed.values())
         if latest is not None and latest.is_stop and latest.instance != self.seen:
             raise _stop_requested(self._application_id, latest)
+        if self._has_claimed and self._generation.is_superseded_by(latest):
+            raise superseded_error(self._application_id, self._generation, latest)
         self._generation = self._generation.after(latest)
         state = observe_application(self.pipeline, KafkaCluster(self.brokers), committed)
         resolved = resolve_positions(
@@ -340,6 +344,7 @@ class TaskOwnership:
             },
         )
         _commit(producer, self._tasks, self.brokers)
+        self._has_claimed = True
         return ClaimedTasks(
             self._generation,
             {

@@ -45,14 +45,14 @@ def store_content(subtopology: Subtopology, node: Processor) -> str:
         node: A processor that writes a store.
     """
     serde = subtopology.key_serde_of(node.name)
-    operation = _every_field(stored_by(node.operation))
+    operation = every_field(stored_by(node.operation))
     return operation if serde.key_type == STRING_KEYS else f"{operation} with keys of {serde.name}"
 
 
-def _every_field(operation: Any) -> str:
+def every_field(operation: Any) -> str:
     """The text of an operation or of a serde. The ``repr`` of a serde is for people, and leaves out its defaults."""
     if not hasattr(operation, "decode") and not operation.__dataclass_params__.repr:
         return repr(operation)  # its text is made for checkpoints
     parts = {each.name: getattr(operation, each.name) for each in fields(operation) if each.repr}
-    told = (f"{name}={_every_field(part) if hasattr(part, 'decode') else repr(part)}" for name, part in parts.items())
+    told = (f"{name}={every_field(part) if hasattr(part, 'decode') else repr(part)}" for name, part in parts.items())
     return f"{type(operation).__qualname__}({', '.join(told)})"

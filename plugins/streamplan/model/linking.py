@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from streamplan.model.checkpoint_identity import every_field
 from streamplan.model.operations import Count, KeySelect, NullKeyFilter
 from streamplan.model.processor_topology import Processor, Source, Subtopology
 from streamplan.model.stages import stage_of
@@ -38,7 +39,15 @@ class Link:
             writer: That of a checkpoint of the first one alone (:func:`.checkpoint_identity`).
             reader: That of a checkpoint of the second one alone.
         """
-        return {**reader, "reads": writer["topics"], LINKED: f"sub-topologies {self.writer.id} and {self.reader.id}"}
+        found = re_keying(self.writer)
+        assert found is not None
+        source, key = found
+        return {
+            **reader,
+            "reads": writer["topics"],
+            "re-keys": f"{every_field(source.value)} by {key}" if source.value is not None else key,
+            LINKED: f"sub-topologies {self.writer.id} and {self.reader.id}",
+        }
 
 
 LINKED = "linked"

@@ -435,6 +435,9 @@ def _drain(
         remaining = running[number:]
         _watch(remaining, stop, progress, ownership, holds, until=is_processed)
         running[number:] = remaining
+        if isinstance(started.planned, LinkedQuery) and progress.pacing is not None:
+            # What the first one writes is on its way until the second has committed, too.
+            progress.pacing.let_end(started.planned.reads.id, max(0.0, deadline - time.monotonic()))
         running[number].query.stop()
         # What its workers have not committed by now is not committed any more.
         done = started.planned.subtopologies

@@ -165,8 +165,7 @@ class _LinkedWriter(MicroBatchWriter):
     def write(self, batch: DataFrame, number: int) -> None:
         """See :meth:`MicroBatchWriter.write`."""
         spark = batch.sparkSession
-        for subtopology in (self._link.writer, self._link.reader):
-            self._pacing.begin(subtopology.id)
+        self._pacing.begin(self._link.writer.id)
         narrowed = self._query.deployment.narrowed
         spark.sparkContext.setLocalProperty(NARROWED, "" if narrowed is None else str(narrowed))
         ranges = self._query.deployment.within(self._checkpoint.offset_ranges(number, self._topics))
@@ -179,15 +178,20 @@ class _LinkedWriter(MicroBatchWriter):
         with self._query.plan.cached(batch, always=not in_driver) as cached:
             spark.sparkContext.setLocalProperty(BY_OWNER, "true" if in_driver else "")
             if in_driver:
-                self._owner.spec = first
-                run, written = self._write_in_driver(second, cached)
+                self._owner.specs[first.subtopology] = first
+                try:
+                    run, written = self._write_in_driver(second, cached)
+                finally:
+                    del self._owner.specs[first.subtopology]
             else:
                 self._kept.close(first.subtopology)  # those of the workers would fence them
                 run, written = self._write_in_workers(second, cached)
         before = [Written.of(task.row) for task in self._reports.value.values()]
-        commit_empty(first, first.partitions - {task.report.partition for task in before})
-        self._share.note(records, sum(task.bytes for task in written))
+        idle = first.partitions - {task.report.partition for task in before}
+        commit_empty(first, idle, self._kept if in_driver else None)
+        self._share.note(records, sum(task.bytes for task in (*before, *written)))
         self._tell(self._link.writer, number, before, {})
+        self._pacing.begin(self._link.reader.id)
         peeked = {name: dict(run.of(peek).get) for name, peek in self._query.plan.observations}
         self._tell(self._link.reader, number, written, peeked)
         self._pacing.rest(self._link.writer.id, number, more=records >= self._full)

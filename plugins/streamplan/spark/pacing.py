@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from streamplan.errors import StreamplanError
 from streamplan.model.subtopology_graph import Flow, flows_into
 from streamplan.model.topology import Topology
 
@@ -57,6 +58,8 @@ class Pacing:
         }
         self._paces = {each.id: _QueryPace() for each in topology.subtopologies}
         self._rests: dict[int, dict[int, float]] = {each.id: {} for each in topology.subtopologies}
+        self._at_work: set[int] = set()
+        self._ending: set[int] = set()
         self._changed = threading.Condition()
         self._ended = False
 
@@ -66,8 +69,15 @@ class Pacing:
         return self._interval > 0
 
     def begin(self, subtopology: int) -> None:
-        """Note that a micro-batch begins."""
+        """Note that a micro-batch begins.
+
+        Raises:
+            StreamplanError: The query is to begin none any more, see :meth:`let_end`.
+        """
         with self._changed:
+            if subtopology in self._ending:
+                raise StreamplanError(f"sub-topology {subtopology} ends")
+            self._at_work.add(subtopology)
             pace = self._paces[subtopology]
             pace.begun_at = time.monotonic()
             pace.read = {flow: self._commits[flow] for flow in self._flows[subtopology]}
@@ -77,9 +87,21 @@ class Pacing:
         with self._changed:
             pace = self._paces[subtopology]
             pace.handled = pace.read
+            self._at_work.discard(subtopology)
             for flow in self._commits.keys() & {(topic, subtopology) for topic in topics}:
                 self._commits[flow] += 1
             self._changed.notify_all()
+
+    def let_end(self, subtopology: int, seconds: float) -> None:
+        """Let a query begin no further micro-batch, and wait until the one that it does is committed.
+
+        Args:
+            subtopology: The id of the sub-topology.
+            seconds: How long at most.
+        """
+        with self._changed:
+            self._ending.add(subtopology)
+            self._changed.wait_for(lambda: subtopology not in self._at_work, seconds)
 
     def rest(self, subtopology: int, batch: int, *, more: bool = False) -> None:
         """Wait until the next micro-batch should begin.

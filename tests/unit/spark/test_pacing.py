@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pytest
+from streamplan.errors import StreamplanError
 from streamplan.model.topology import Topology
 from streamplan.registry import pipeline_named
 from streamplan.serdes.json import Json
@@ -147,3 +149,27 @@ def test_a_query_without_records_waits_for_them_and_not_beyond_the_pause() -> No
     pacing.end()
     pacing.rest_until(1, 9, lambda: False, 3600)
     assert pacing.rest_after(1, 9) < 3600
+
+
+def test_a_query_that_is_to_end_commits_its_micro_batch_and_begins_no_other() -> None:
+    pacing = Pacing(TOPOLOGY, NEVER_MS)
+    pacing.begin(FIRST)
+    ending = _in_background(lambda: pacing.let_end(FIRST, 60))
+    ending.join(0.2)
+    assert ending.is_alive()
+    pacing.committed(FIRST, {REKEYED})
+    ending.join(60)
+    assert not ending.is_alive()
+    with pytest.raises(StreamplanError, match="sub-topology 0 ends"):
+        pacing.begin(FIRST)
+
+
+def test_a_query_of_both_sub_topologies_does_not_wait_for_itself() -> None:
+    """It begins the second one when the first has committed."""
+    pacing = Pacing(TOPOLOGY, NEVER_MS)
+    for batch in range(3):
+        pacing.begin(FIRST)
+        pacing.committed(FIRST, {REKEYED})
+        pacing.begin(SECOND)
+        pacing.committed(SECOND, {TOTALS})
+        pacing.rest(FIRST, batch)

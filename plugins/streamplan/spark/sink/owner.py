@@ -6,18 +6,18 @@ In a small micro-batch that takes longer than all the rest. A worker hands its r
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from functools import cached_property
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
 from streamplan.errors import StreamplanError
+from streamplan.kafka.transactions import DEADLINE_SECONDS
 from streamplan.kafka_types import Header
 from streamplan.spark.sink.spec import Output, RejectedRecord, TransactionSpec
 from streamplan.spark.sink.transaction import KeptProducers, TaskOutput, TaskTransaction, require_complete
@@ -26,51 +26,61 @@ _Records: TypeAlias = tuple[Output, list[Any], list[Any], list[int], list[list[H
 
 _COMMIT = "commit"
 
+_END_SECONDS = 10.0
 
-@dataclass(frozen=True)
-class OwnerAddress:
-    """Where workers of this machine reach the owner. ``key`` lets nobody else in."""
 
-    path: str
-    key: bytes
+def _connect_once(path: str) -> None:
+    with suppress(OSError):
+        Client(path, "AF_UNIX").close()
 
 
 class TaskOwner:
     """Writes for workers, each stream task in a transaction of its own; a context manager.
 
-    ``spec``  of the micro-batch that may be written; None where none may
-    ``kept``  the producers of this process
+    ``specs``  by sub-topology the one of the micro-batch that may be written
+    ``kept``   the producers of this process
     """
 
     def __init__(self) -> None:
-        self.spec: TransactionSpec | None = None
+        self.specs: dict[int, TransactionSpec] = {}
         self.kept = KeptProducers()
         self._stack = ExitStack()
+        self._ended = False
 
     def __enter__(self) -> TaskOwner:
         self._stack.enter_context(self.kept)
-        directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="streamplan-"))  # for this user alone
-        self.address = OwnerAddress(str(Path(directory) / "owner"), secrets.token_bytes(16))
-        self._listener = self._stack.enter_context(
-            Listener(self.address.path, "AF_UNIX", backlog=64, authkey=self.address.key)
-        )
-        threading.Thread(target=self._accept, name="owner of stream tasks", daemon=True).start()
         return self
+
+    @cached_property
+    def address(self) -> str:
+        """Where workers of this machine reach the owner: a socket in a directory of this user alone."""
+        directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="streamplan-"))
+        path = str(Path(directory) / "owner")
+        listener = self._stack.enter_context(Listener(path, "AF_UNIX", backlog=64))
+        accepting = threading.Thread(target=self._accept, args=(listener,), name="owner of stream tasks", daemon=True)
+        accepting.start()
+        self._stack.callback(accepting.join, _END_SECONDS)
+        self._stack.callback(_connect_once, path)  # the thread waits in accept(), which a close does not end
+        return path
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.spec = None
+        self._ended = True
+        self.specs.clear()
         self._stack.close()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: Listener) -> None:
         while True:
             try:
-                connection = self._listener.accept()
-            except OSError:  # it is closed
-                return
-            except (EOFError, Exception):  # noqa: BLE001 - whoever cannot say the key is no worker of ours
+                connection = listener.accept()
+            except (OSError, EOFError):  # the worker was killed meanwhile
+                if self._ended:
+                    return
                 continue
+            if self._ended:
+                connection.close()
+                return
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
@@ -80,11 +90,12 @@ class TaskOwner:
             except (EOFError, ConnectionError):
                 raise
             except Exception as error:  # noqa: BLE001 - the worker raises it
-                connection.send(error)
+                known = error if isinstance(error, StreamplanError) else StreamplanError(f"the driver: {error}")
+                connection.send(known)  # an exception of librdkafka cannot be sent
 
     def _write(self, connection: Connection) -> None:
-        batch, partition = connection.recv()
-        spec = self.spec
+        subtopology, batch, partition = connection.recv()
+        spec = self.specs.get(subtopology)
         if spec is None or spec.batch != batch:
             raise StreamplanError(f"micro-batch {batch} is over", remedy="The task was killed, and wrote nothing.")
         with TaskTransaction(spec, partition, self.kept) as transaction:
@@ -108,10 +119,10 @@ class OwnedTransaction(TaskOutput):
         address: Of the driver.
     """
 
-    def __init__(self, spec: TransactionSpec, partition: int, address: OwnerAddress) -> None:
+    def __init__(self, spec: TransactionSpec, partition: int, address: str) -> None:
         super().__init__(spec, partition)
-        self._connection = Client(address.path, "AF_UNIX", authkey=address.key)
-        self._connection.send((spec.batch, partition))
+        self._connection = Client(address, "AF_UNIX")
+        self._send((spec.subtopology, spec.batch, partition))
         self.positions = self._answer()
 
     @property
@@ -130,11 +141,11 @@ class OwnedTransaction(TaskOutput):
     ) -> None:
         """See :meth:`TaskOutput.produce`."""
         together = [*zip(keys, values, timestamps, headers, strict=False)]
-        self._connection.send((output, *map(list, zip(*together, strict=True)), size))
+        self._send((output, *map(list, zip(*together, strict=True)), size))
 
     def dead_letter(self, rejected: RejectedRecord) -> None:
         """See :meth:`TaskOutput.dead_letter`."""
-        self._connection.send(rejected)
+        self._send(rejected)
 
     def require_complete_input(self, topic: str, next_offset: int) -> None:
         """See :meth:`TaskOutput.require_complete_input`."""
@@ -146,10 +157,25 @@ class OwnedTransaction(TaskOutput):
 
     def commit(self) -> None:
         """See :meth:`TaskOutput.commit`."""
-        self._connection.send(_COMMIT)
+        self._send(_COMMIT)
         self._answer()
 
+    def _send(self, request: object) -> None:
+        try:
+            self._connection.send(request)
+        except ConnectionError:
+            self._answer()  # it says why the driver has ended the transaction
+            raise
+
     def _answer(self) -> Any:
+        seconds = self.spec.transaction_timeout_ms / 1000 + DEADLINE_SECONDS
+        if not self._connection.poll(seconds):
+            raise StreamplanError(
+                f"task {self.spec.task(self.partition)}: the driver, which writes for it",
+                expected=f"an answer within {seconds:g} s",
+                observed="none",
+                remedy="Nothing of this try is committed, and the next one reads it again.",
+            )
         answer = self._connection.recv()
         if isinstance(answer, Exception):
             raise answer

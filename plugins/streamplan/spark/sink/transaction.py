@@ -443,7 +443,7 @@ class HandedOnTransaction(TaskTransaction):
         while True:
             _, stable = _consumer(self.spec).get_watermark_offsets(place, DEADLINE_SECONDS)
             if stable >= end:
-                return int(end)
+                return int(stable)  # behind the markers, too
             if time.monotonic() > deadline:
                 raise StreamplanError(
                     f"task {self.spec.task(self.partition)}: a transaction is open in {topic}-{self.partition}",
@@ -598,9 +598,9 @@ def _next_record_of(consumer: Consumer, source: TopicPartition, first: int, unti
     raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{source[0]}-{source[1]} from {first}"))
 
 
-def commit_empty(spec: TransactionSpec, partitions: Iterable[int]) -> None:
+def commit_empty(spec: TransactionSpec, partitions: Iterable[int], kept: KeptProducers | None = None) -> None:
     """Commit the positions of partitions whose part of the micro-batch has no records, only transaction markers."""
     for partition in partitions:
-        with TaskTransaction(spec, partition) as transaction:
+        with TaskTransaction(spec, partition, kept) as transaction:
             if not transaction.already_committed:
                 transaction.commit()

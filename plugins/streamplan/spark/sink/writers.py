@@ -32,7 +32,7 @@ from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import noted
 from streamplan.spark.sink.handed_on import HandedOn, TaskWrote
 from streamplan.spark.sink.instance import this_instance
-from streamplan.spark.sink.owner import OwnedTransaction, OwnerAddress
+from streamplan.spark.sink.owner import OwnedTransaction
 from streamplan.spark.sink.spec import DEAD_LETTER, TASK_ORDER, HandedOnTo, Output, RejectedRecord, TransactionSpec
 from streamplan.spark.sink.transaction import TaskOutput, open_transaction
 from streamplan.spark.timestamps import timestamp_faults
@@ -239,7 +239,8 @@ class RekeyedRecords:
         if task.handed_on is not None and rekeyed.num_rows:
             handed_on, rekeyed = rekeyed, self._not_yet_committed(rekeyed, task)
             task.handed_on.add(handed_on, rekeyed.num_rows)
-        task.produce(rekeyed, task.transaction.spec.outputs[0])
+        if rekeyed.num_rows:
+            task.produce(rekeyed, task.transaction.spec.outputs[0])
 
     def _not_yet_committed(self, rows: pa.RecordBatch, task: TaskProgress) -> pa.RecordBatch:
         return rows.filter(pc.greater_equal(rows["offset"], task.transaction.positions[self.topic]))
@@ -298,7 +299,7 @@ def handing_writer(
     row_format: RowFormat,
     partitions: int,
     reports: Accumulator[dict[int, TaskWrote]],
-    owner: OwnerAddress,
+    owner: str,
 ) -> ArrowFunction:
     """Return the function that writes the rows of stream tasks, and hands their records on when they are committed.
 
