@@ -48,6 +48,12 @@ _RECORD = (
 )
 """A record as a JSON document, with the timestamp in ms."""
 
+_LATE_WORKER = "Python worker failed to connect back"
+"""What Spark says when a process that is to tell the schema of a state has not started within 10 s, which no setting
+changes. Spark starts it while it plans a micro-batch, so that nothing of the micro-batch is done then."""
+
+_MAX_ATTEMPTS = 3
+
 _NO_BROKERS = Brokers("in-memory:0")
 """The specification of a transaction names brokers. Nobody asks these."""
 
@@ -228,9 +234,13 @@ class StatefulQuery(MemoryQuery):
         stage = stage_of(self.subtopology)
         self._spark.conf.set(_PROVIDER, _MEMORY_PROVIDER if stage.is_native else SPARK_CONFIGS[_PROVIDER])
         self._source.reset()
+        self._directory = directory
+        self._begin()
+
+    def _begin(self) -> None:
         self._query = (
             self.plan.streaming.writeStream.outputMode("update")
-            .option("checkpointLocation", str(directory))
+            .option("checkpointLocation", str(self._directory))
             .foreachBatch(self._write_micro_batch)
             .start()
         )
@@ -245,7 +255,14 @@ class StatefulQuery(MemoryQuery):
         assert self._query is not None, "the query was not started"
         self._micro_batch = spec
         self._source.addData(self._as_scala(self._list_of(json.dumps(records))))
-        self._query.processAllAvailable()
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            try:
+                self._query.processAllAvailable()
+                return
+            except PySparkException as error:
+                if _LATE_WORKER not in str(error) or attempt == _MAX_ATTEMPTS:
+                    raise
+            self._begin()
 
     def _ticks(self) -> DataFrame:
         last = self._pipeline.partitions(self.subtopology) - 1

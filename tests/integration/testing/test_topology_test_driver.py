@@ -13,7 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from streamplan.errors import Refused, StreamplanError
 from streamplan.model.functions import arrow_batch
 from streamplan.model.operations import OuterJoinSide, StoreForJoin
@@ -224,6 +226,24 @@ def test_an_expression_that_fails_stops_it_as_it_stops_the_application(
         driver.pipe("sales", {"amount": 0}, key="k")
     with pytest.raises(StreamplanError, match="observed stopped by an error"):
         driver.pipe("sales", {"amount": 5}, key="k")
+
+
+def test_a_process_of_spark_that_starts_too_late_stops_nothing(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine: Spark gives it 10 seconds. Here it says so before the micro-batch has begun."""
+    driver, process = drive(ORDERS), StreamingQuery.processAllAvailable
+    late = [True, False, True, True, True]
+
+    def processed(query: StreamingQuery) -> None:
+        if late.pop(0):
+            query.stop()
+            raise PySparkException("[STREAM_FAILED] terminated with exception: Python worker failed to connect back.")
+        process(query)
+
+    monkeypatch.setattr(StreamingQuery, "processAllAvailable", processed)
+    driver.pipe("orders", {"Id": "order_0", "ProductType": 1}, key="order_0")
+    assert driver.store("orders-products-quantities") == {"1": 1}
+    with pytest.raises(StreamplanError, match="failed to connect back"):
+        driver.pipe("orders", {"Id": "order_1", "ProductType": 1}, key="order_1")
 
 
 def test_faults_that_spark_finds_are_told_with_their_lines(drive: Drive) -> None:
