@@ -139,7 +139,13 @@ def send_positions(
 
     def send() -> None:
         try:
-            producer.send_offsets_to_transaction([*positions], group, seconds)
+            try:
+                producer.send_offsets_to_transaction([*positions], group, seconds)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._STATE:
+                    raise
+                # The brokers refused a record in this moment. Asked again, librdkafka says why.
+                producer.send_offsets_to_transaction([*positions], group, seconds)
         except BaseException as error:  # noqa: BLE001  it is raised by result()
             answer.set_exception(error)
         else:

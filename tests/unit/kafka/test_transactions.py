@@ -5,7 +5,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streamplan.errors import BrokersUnavailable
 from streamplan.kafka import transactions
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.transactions import Fenced, transactional_producer
+from streamplan.kafka.transactions import Fenced, send_positions, transactional_producer
 
 
 class Producer:
@@ -45,3 +45,17 @@ def test_another_error_that_requires_an_abort_is_no_newer_producer(
     with pytest.raises(BrokersUnavailable):
         fail(monkeypatch, producer, KafkaError(KafkaError.INVALID_TXN_STATE, txn_requires_abort=True))
     assert producer.aborted == 1
+
+
+@pytest.mark.parametrize("codes", [[KafkaError._STATE, KafkaError.MSG_SIZE_TOO_LARGE], [KafkaError.MSG_SIZE_TOO_LARGE]])
+def test_a_record_that_is_refused_while_positions_are_sent_is_the_reason(codes: list[int]) -> None:
+    """librdkafka says "Erroneous state" in this moment, and the reason when it is asked again."""
+
+    class Refusing:
+        def send_offsets_to_transaction(self, *arguments: object) -> None:
+            raise KafkaException(KafkaError(codes.pop(0)))
+
+    with pytest.raises(KafkaException) as raised:
+        send_positions(Refusing(), [], None, 5.0)  # type: ignore[arg-type]
+    assert raised.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+    assert codes == []
