@@ -187,7 +187,7 @@ def test_validate_prints_its_answers_and_no_line_of_spark(tmp_path: Path) -> Non
     assert quiet.stdout == verbose.stdout
     heading, *lines = quiet.stdout.splitlines()
     assert heading == "mistaken: 2 faults"
-    assert [line.partition(" A ")[0].partition(" Cannot")[0].strip() for line in lines] == [
+    assert [line.partition(" A ")[0].partition(" There is")[0].strip() for line in lines] == [
         f"{tmp_path}/mistaken.py:6: filter:",
         f"{tmp_path}/mistaken.py:7: map_values, x:",
     ]
