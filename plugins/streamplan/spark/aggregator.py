@@ -241,7 +241,12 @@ def run(
                         _watch(running, stop, progress, ownership, holds)
                     else:
                         numbers = " and ".join(str(each.id) for each in query.subtopologies)
-                        report(f"sub-topology {numbers} reads {', '.join(pipeline.source_topics(query.reads))}")
+                        subject = (
+                            f"sub-topologies {numbers} read"
+                            if query.subtopologies[1:]
+                            else f"sub-topology {numbers} reads"
+                        )
+                        report(f"{subject} {', '.join(pipeline.source_topics(query.reads))}")
                 if not available_now:
                     _watch(running, stop, progress, ownership, holds, until=lambda: ownership.drain_requested)
                     if ownership.drain_requested:
