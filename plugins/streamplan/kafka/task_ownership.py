@@ -169,9 +169,9 @@ class TaskOwnership:
 
         Raises:
             Refused: The group has members of another program, or its positions are not where an aggregator left them;
-                or the application stands beside another one, see :meth:`_require_turn`.
+                or the application stands beside another one, see :meth:`_require_turn`; or this aggregator has claimed
+                them before, and a newer one has taken over.
             StopRequested: Somebody has asked the application to stop since this start was asked for.
-            Refused: This aggregator has claimed them before, and a newer one has taken over.
             StreamplanError: Another aggregator was being started each time.
         """
         self._member.await_join(self.report, with_ours=True, foreign_seconds=FOREIGN_SECONDS)

@@ -23,7 +23,6 @@ from streamplan.model.linking import Link, links_of
 from streamplan.model.processor_topology import Subtopology
 from streamplan.serdes.serde import Serde
 from streamplan.spark.deployment import Deployment
-from streamplan.spark.noted_records import NARROWED
 from streamplan.spark.pacing import Pacing
 from streamplan.spark.planning.compiled_plan import BatchRun, subscribed_topics
 from streamplan.spark.planning.linked import LinkedPlan, plan_linked
@@ -165,10 +164,7 @@ class _LinkedWriter(MicroBatchWriter):
     def write(self, batch: DataFrame, number: int) -> None:
         """See :meth:`MicroBatchWriter.write`."""
         spark = batch.sparkSession
-        self._pacing.begin(self._link.writer.id)
-        narrowed = self._query.deployment.narrowed
-        spark.sparkContext.setLocalProperty(NARROWED, "" if narrowed is None else str(narrowed))
-        ranges = self._query.deployment.within(self._checkpoint.offset_ranges(number, self._topics))
+        ranges = self._begin(spark, number)
         first, second = replace(self._first, batch=number, ranges=ranges), replace(self._spec, batch=number)
         spark.sparkContext.setLocalProperty(MICRO_BATCH_OF_WRITER, micro_batch_as_text(first))
         records = sum(until - begin for begin, until in ranges.values())

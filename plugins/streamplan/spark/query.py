@@ -15,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import ClaimedTasks
+from streamplan.kafka_types import TopicPartition
 from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.model.stages import stage_of
 from streamplan.model.start_point import OffsetMap
@@ -222,11 +223,7 @@ class MicroBatchWriter:
     def write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
         spark, subtopology = batch.sparkSession, self._query.subtopology
-        self._pacing.begin(subtopology.id)
-        narrowed = self._query.deployment.narrowed
-        spark.sparkContext.setLocalProperty(NARROWED, "" if narrowed is None else str(narrowed))
-        ranges = self._query.deployment.within(self._checkpoint.offset_ranges(number, self._topics))
-        spec = replace(self._spec, batch=number, ranges=ranges)
+        spec = replace(self._spec, batch=number, ranges=self._begin(spark, number))
         if self._clock is not None:
             spec = self._clock.give_times(spec, self._query.topics)
             spark.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))  # for the state
@@ -247,6 +244,13 @@ class MicroBatchWriter:
             self._pacing.rest_until(subtopology.id, number, has_records, self._clock.pause())
         else:
             self._pacing.rest(subtopology.id, number, more=records >= self._full)
+
+    def _begin(self, spark: SparkSession, number: int) -> Mapping[TopicPartition, tuple[int, int]]:
+        """Note that a micro-batch begins, and return the offsets that it reads."""
+        self._pacing.begin(self._query.reads.id)
+        narrowed = self._query.deployment.narrowed
+        spark.sparkContext.setLocalProperty(NARROWED, "" if narrowed is None else str(narrowed))
+        return self._query.deployment.within(self._checkpoint.offset_ranges(number, self._topics))
 
     def _tell(
         self,

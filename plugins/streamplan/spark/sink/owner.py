@@ -14,15 +14,13 @@ from functools import cached_property
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any
 
 from streamplan.errors import StreamplanError
 from streamplan.kafka.transactions import DEADLINE_SECONDS
 from streamplan.kafka_types import Header
 from streamplan.spark.sink.spec import Output, RejectedRecord, TransactionSpec
 from streamplan.spark.sink.transaction import KeptProducers, TaskOutput, TaskTransaction, require_complete
-
-_Records: TypeAlias = tuple[Output, list[Any], list[Any], list[int], list[list[Header] | None], int]
 
 _COMMIT = "commit"
 
