@@ -87,7 +87,6 @@ class StreamTasks:
         Each of its sub-topologies reads a topic of its own, and has as many stream tasks as that has partitions.
 
         Args:
-            application_id: The id of the application.
             committed: The topics and partitions in which its group has positions.
         """
         partitions = tuple(sorted(committed))
@@ -360,7 +359,6 @@ def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
     Its transactions are fenced at once, so that the positions stay where they are from now on.
 
     Args:
-        pipeline: The pipeline.
         brokers: Where the application's topics are.
 
     Returns:
@@ -386,7 +384,6 @@ def set_beside(
     Whoever still works for it is fenced, so that the positions stay where they are.
 
     Args:
-        tasks: Its stream tasks.
         brokers: Where its topics are.
         beside: Whether it stands beside the other one.
         expected: The positions that it must have.
@@ -451,7 +448,6 @@ def checkpoint_in_use(pipeline: Pipeline, brokers: Brokers, subtopology: Subtopo
     """Return the id of the checkpoint that the positions of a sub-topology name; empty where they name none.
 
     Args:
-        pipeline: The pipeline.
         brokers: Where the application's topics are.
         subtopology: One of its sub-topologies.
 
@@ -469,7 +465,6 @@ def superseded_error(application_id: str, own: Generation, latest: Generation | 
     """Return the error of an aggregator that a newer generation has superseded.
 
     Args:
-        application_id: The id of the application.
         own: The generation of the older aggregator.
         latest: The newer generation, where it is known.
     """
@@ -496,7 +491,6 @@ def _commit_generation(
     """Commit the positions again with another generation. Whoever works for the application is fenced.
 
     Args:
-        tasks: Its stream tasks.
         brokers: Where its topics are.
         generation_after: Makes the generation after the newest one and the positions; what it raises ends all.
         action: What is done to the application, for the error.
@@ -548,8 +542,6 @@ def _lock_positions(producer: Producer, consumer: Consumer, tasks: StreamTasks, 
     Args:
         producer: Of :func:`_claim_producer`. It sends the positions that are to be committed, and commits them.
         consumer: A ``read_uncommitted`` consumer of the group, which does not wait for this transaction.
-        tasks: The stream tasks.
-        brokers: The brokers.
     """
     producer.begin_transaction()
     before = _committed(tasks, brokers, consumer)
@@ -579,8 +571,6 @@ def _give_way(tasks: StreamTasks, brokers: Brokers, attempt: int) -> None:
     busy machine. So the pause is random, and longer after each attempt.
 
     Args:
-        tasks: The stream tasks.
-        brokers: The brokers.
         attempt: How often this claim was fenced before.
     """
     time.sleep(random.uniform(0.1, 2.0) * 2**attempt)

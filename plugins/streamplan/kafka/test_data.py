@@ -137,7 +137,6 @@ def produce(
 
     Args:
         pipeline: The pipeline whose test data are written.
-        brokers: The brokers.
         records: How many more records to write.
         until: The first number that is not written. Without ``records`` and ``until`` the run has no end.
         rate: Records a second; 0 is without limit.

@@ -131,8 +131,6 @@ class AirflowRest:
         """Poll until the run has finished, and return its state.
 
         Args:
-            dag_id: The DAG.
-            run_id: Its run.
             deadline_seconds: How long to wait.
             on_poll: Gets the states of all tasks each time.
 

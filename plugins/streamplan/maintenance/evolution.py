@@ -46,8 +46,6 @@ def observe_evolution(pipeline: Pipeline, cluster: Cluster, checkpoints: str) ->
     """Compare a declaration with what its application has left in Kafka and in its checkpoints. Changes nothing.
 
     Args:
-        pipeline: The pipeline.
-        cluster: The brokers.
         checkpoints: The directory of all applications' checkpoints, a path or a URI.
 
     Raises:

@@ -121,8 +121,6 @@ def read_records(
     """Return records of a topic of the application, the newest first.
 
     Args:
-        application: The application.
-        cluster: The brokers.
         topic: One of its topics.
         last: The greatest number of records of each partition.
         partition: The partition; None for all.
@@ -180,8 +178,6 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
     """Return what the changelogs hold of a key. Of each changelog the partition is read in which the key belongs.
 
     Args:
-        application: The application.
-        cluster: The brokers.
         key: The key as people read it: a number for a changelog whose keys are numbers, hexadecimal digits for bytes;
             or the declared label of keys, such as ``Jackets``.
 
@@ -233,8 +229,6 @@ def newest_dead_letters(application: Application, cluster: Cluster, last: int) -
     """Return the newest dead letters, the newest first, those that were re-driven among them.
 
     Args:
-        application: The application.
-        cluster: The brokers.
         last: The greatest number of dead letters of each partition.
 
     Raises:

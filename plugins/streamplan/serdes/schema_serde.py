@@ -139,7 +139,6 @@ class SchemaSerde:
         """Return the serde of the values of a topic.
 
         Args:
-            schemas: Knows the schemas.
             topic: The name of the topic in Kafka.
         """
         return replace(self, schemas=schemas, topic=topic)
@@ -256,7 +255,6 @@ def declared_text(path: Path, judged: Callable[[str], str]) -> str:
     The property ``fields`` tells that, with the line of the declaration.
 
     Args:
-        path: The file.
         judged: Gives the schema of its text. Raises ValueError where it is none.
     """
     try:

@@ -95,8 +95,8 @@ def writer_of(types: tuple[type, ...], field_type: str, first: int = 0, last: in
     Args:
         types: The types of Python that it may have, exactly.
         field_type: The type of the field, for the reason.
-        first: With ``last`` the least and the greatest number; none where both are 0.
-        last: See ``first``.
+        first: The least number. With ``first`` and ``last`` 0 there is no limit.
+        last: The greatest number.
     """
     limited = first != last
 

@@ -94,7 +94,6 @@ class Serde(Protocol):
         """The same for the values of a topic, with the schemas that they name. Most formats name none.
 
         Args:
-            schemas: Knows the schemas.
             topic: The name of the topic in Kafka.
         """
 

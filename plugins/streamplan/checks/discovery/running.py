@@ -19,7 +19,6 @@ def running_application(pipeline: Pipeline, cluster: Cluster) -> Application:
     That is the declared one. Where it stands beside an old application, it is the old one, as far as Kafka shows it.
 
     Args:
-        pipeline: The pipeline.
         cluster: The brokers. Where they do not answer, the declared application is returned, and each check finds that.
 
     Raises:

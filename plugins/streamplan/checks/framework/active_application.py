@@ -11,7 +11,6 @@ def application_still_running(pipeline: Pipeline, cluster: Cluster) -> str | Non
     """Return the application that runs in place of the pipeline's own one, which does not start before it takes over.
 
     Args:
-        pipeline: The pipeline.
         cluster: Answers positions; their metadata says who stands beside whom.
 
     Returns:
