@@ -72,7 +72,7 @@ _WRAPPER = (
 
 
 def seconds_for(records: int, rate: int = 0) -> float:
-    """Return how many seconds so many records may take.
+    """Return how many seconds the test data may take.
 
     Args:
         records: The number of records.

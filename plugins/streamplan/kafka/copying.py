@@ -205,7 +205,7 @@ def count_by_partition(cluster: KafkaCluster, topic: str, partitions: int | None
 
     Args:
         partitions: None counts each record in its own partition. A number counts it in the partition that it belongs to
-            in a topic with so many partitions.
+            in a topic with this many partitions.
     """
     counts: dict[int, int] = {}
     known: dict[tuple[bytes | None, int], int] = {}

@@ -71,7 +71,7 @@ class Pace:
     _due: float | None = field(default=None, init=False)
 
     def delay(self, records: int) -> float:
-        """Return the seconds to wait after a transaction of so many records."""
+        """Return the seconds to wait after a transaction of this many records."""
         if not self.rate:
             return 0.0
         now = self.clock()

@@ -118,7 +118,7 @@ class _Comparison:
                 Part.APPLICATION,
                 name,
                 Verdict.BESIDE,
-                f"it stands beside {old}, which writes the outputs. No aggregator of it starts",
+                f"it is the candidate of an upgrade: {old} writes the outputs. No aggregator of the candidate starts",
                 f"Run {self.pipeline.name}_upgrade: it builds the state, compares it with that of {old}, and lets this "
                 "application take over.",
             )

@@ -23,7 +23,7 @@ _PROMOTIONS = {
     "bytes": ("string",),
 }
 _LOGICAL_TYPES = ("date", "timestamp-millis", "timestamp-micros")
-"""The number of one of them is none of another's."""
+"""A number means something else in each of them."""
 
 
 def differences(written: WrittenSchema, reader: str) -> tuple[Difference, ...]:

@@ -157,7 +157,7 @@ class Json(Generic[V]):
 
     @property
     def key_fault(self) -> str | None:
-        """Why it is no serde of keys; None where it is one."""
+        """Why it cannot be used as a key serde; None where it can."""
         return "allowed= is only for values, not for keys" if self.allowed else fault_of_key_fields(self.types)
 
     def read_key(self, data: bytes) -> Any:

@@ -94,7 +94,7 @@ class Primitive(Generic[K]):
         return str(key)
 
     def key_of_text(self, text: str) -> Any:
-        """The key that people write so. Raises ValueError where the text is no such key."""
+        """Parses a key that a person typed. Raises ValueError where the text is no such key."""
         return text
 
     # -- values
