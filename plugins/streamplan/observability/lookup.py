@@ -214,7 +214,7 @@ def _find_key(application: Application, cluster: Cluster, key: str) -> list[Stor
             StoredValue(
                 spec.name,
                 partition,
-                spec.key_text(stored),
+                spec.key_text(stored, quoted=False),
                 texts.of_topic(spec.name, record.value),
                 record.offset,
                 _time(record.timestamp),
@@ -274,7 +274,7 @@ def as_text(value: bytes | None) -> str | None:
 
 
 def key_as_text(spec: TopicSpec | None, key: bytes | None) -> str | None:
-    """Return a key of a topic as people read it: text of an external topic without quotes.
+    """Return a key of a topic as people read it, text without quotes.
 
     Args:
         spec: The topic; None where it is not known.
@@ -283,7 +283,7 @@ def key_as_text(spec: TopicSpec | None, key: bytes | None) -> str | None:
     if spec is None or key is None:
         return as_text(key)
     is_ours = spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG)
-    return spec.key_text(key) if is_ours or spec.key_type != STRING_KEYS else as_text(key)
+    return spec.key_text(key, quoted=False) if is_ours or spec.key_type != STRING_KEYS else as_text(key)
 
 
 class _Texts:
