@@ -8,7 +8,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, is_dataclass
+from dataclasses import InitVar, fields, is_dataclass
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -107,6 +107,17 @@ _NAMES = ("name", "store", "label")
 
 _SERDES = {str: "String()", int: "Long()", float: "Double()", bytes: "Bytes()", bool: "Json('name boolean')"}
 """By a type of Python what serde was meant."""
+
+
+def completed(value: Any, *others: str) -> list[str]:
+    """What ``dir()`` lists of a value of a declaration: what is declared, some other names, and what Python has.
+
+    Args:
+        value: Of a dataclass.
+        others: Properties and methods that its users call.
+    """
+    declared = {each.name for each in fields(value) if each.init and each.repr}
+    return [name for name in object.__dir__(value) if name.startswith("__") or name in declared or name in others]
 
 
 def shown(value: Any) -> str:

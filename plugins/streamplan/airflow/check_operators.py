@@ -291,7 +291,6 @@ def verified_positions(application: Application, reports: Path) -> dict[str, Any
     """Return how far the totals of an application are verified, for the event of an asset.
 
     Args:
-        application: The application.
         reports: The directory of all reports.
 
     Returns:
@@ -425,8 +424,6 @@ def skip_when_passed_lately(context: Context, check: Check, pipeline: str, *, mi
     """Skip the task on a schedule when the check passed a short time ago. Who triggers a run wants to know.
 
     Args:
-        context: The context of the task.
-        check: The check.
         pipeline: The name of the pipeline.
         minutes: How long the check is left alone once it has passed; ``check.every_minutes`` where None.
 
@@ -446,7 +443,6 @@ def skip_before_deployment(context: Context, pipeline: str) -> None:
     the deployments that succeeded.
 
     Args:
-        context: The context of the task.
         pipeline: The name of the pipeline.
 
     Raises:

@@ -154,7 +154,6 @@ def pipeline_dag(pipeline: Pipeline, kind: str, doc: str, **arguments: Any) -> D
     """Make the DAG ``<name>_<kind>`` with what every DAG of a pipeline has: id, tags, owner and page.
 
     Args:
-        pipeline: The pipeline.
         kind: What the DAG does, in a word.
         doc: The page in Airflow, in Markdown. Its first sentence is the description of the DAG.
         **arguments: More arguments of ``DAG``. They win over what every DAG has.
@@ -337,7 +336,6 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = (), deadlines
     """Make ``<name>_health``: the checks, each a task of its own, and the page with what they found.
 
     Args:
-        pipeline: The pipeline.
         notifiers: They are called when the outcome of a check changes. :class:`OutcomeNotification` says what their
             templates can use.
         deadlines: Airflow calls their callbacks for each run that has not succeeded in time, also where it has failed
@@ -394,7 +392,6 @@ def summary_dag(pipeline: Pipeline, schedule: str, notifiers: Sequence[Notifier]
     """Make ``<name>_summary``: a picture of the last seven days.
 
     Args:
-        pipeline: The pipeline.
         schedule: A cron expression, in UTC.
         notifiers: They are told of each picture.
     """

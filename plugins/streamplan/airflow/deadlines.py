@@ -37,7 +37,6 @@ def verification_deadline(pipeline: Pipeline, within: timedelta, callback: Async
     once for each verification that became too old, and again after each run when the callback raised an error.
 
     Args:
-        pipeline: The pipeline.
         within: The greatest age of the last verification. It is longer than the time between two runs of the health
             DAG, or each failed run calls the callback. Totals that Spark computes anew are verified once an hour.
         callback: What to call in the triggerer: a notifier with ``async_notify``, or a function that is awaited. It is
@@ -64,7 +63,6 @@ async def call_unless_verified(
         pipeline: The name of the pipeline.
         within: The greatest age of the last verification, in seconds.
         path: The import path of the callback.
-        arguments: Its arguments.
         context: What Airflow says of the missed deadline.
 
     Returns:

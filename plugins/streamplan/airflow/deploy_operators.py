@@ -37,7 +37,6 @@ def require_unpaused(context: Context, dag_ids: Iterable[str]) -> None:
     A task cannot end the pause: Airflow lets it read that a DAG is paused, and no more.
 
     Args:
-        context: The context of the task.
         dag_ids: The DAGs. One that Airflow does not have is passed over.
 
     Raises:

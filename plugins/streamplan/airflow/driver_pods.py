@@ -73,9 +73,6 @@ class DriverCluster:
 def driver_cluster(conn_id: str) -> DriverCluster | None:
     """Return where a Spark connection runs its drivers; None where they run beside the task.
 
-    Args:
-        conn_id: The id of the connection.
-
     Raises:
         Refused: It asks for the deploy mode "cluster" where the driver could be neither given its secrets nor watched,
             or names no namespace. There is no such connection.
@@ -231,7 +228,6 @@ def stop_driver(pod: DriverPod, job: RemoteJob) -> None:
     positions, and where the driver does not obey.
 
     Args:
-        pod: The pod of the driver.
         job: The job, as Kafka shows it.
 
     Raises:
@@ -322,7 +318,6 @@ def judge_end(job: str, pod: DriverPod, remaining: str) -> None:
 
     Args:
         job: The name of the job.
-        pod: The pod.
         remaining: What is left to do after exit status 0.
 
     Raises:

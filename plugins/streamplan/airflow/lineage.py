@@ -63,7 +63,6 @@ def check_lineage(pipeline: Pipeline, result: CheckResult | None, cut: VerifiedC
     """Return which topics a check has looked at, and what it found.
 
     Args:
-        pipeline: The pipeline.
         result: The result of this run; None where there is none yet.
         cut: Up to where the totals are verified; None for a check that verifies none.
     """

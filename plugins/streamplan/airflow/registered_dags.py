@@ -20,7 +20,7 @@ def declare_registered_dags(**options: Any) -> dict[str, DAG]:
     """Make the DAGs of every registered pipeline that can be used.
 
     Args:
-        **options: As for :func:`streamplan.airflow.dags.declare_dags`.
+        **options: Keyword arguments of :func:`streamplan.airflow.dags.declare_dags`, such as ``notifiers``.
 
     Returns:
         The DAGs by their ids.

@@ -72,7 +72,7 @@ _WRAPPER = (
 
 
 def seconds_for(records: int, rate: int = 0) -> float:
-    """Return how many seconds so many records may take.
+    """Return how many seconds the test data may take.
 
     Args:
         records: The number of records.
@@ -159,7 +159,6 @@ class SupervisedJobOperator(BaseOperator):
         """Decide on the outcome of the task when the job has ended.
 
         Args:
-            context: The context of the task.
             event: The event of :class:`ProcessTrigger`.
 
         Raises:
@@ -324,7 +323,6 @@ class AggregatorOperator(SupervisedJobOperator):
         """Return the call of spark-submit.
 
         Args:
-            context: The context of the task.
             settings: The directories of the deployment.
             pod_configs: Spark's configurations for a driver in a pod; None for a driver that runs beside the task.
         """
@@ -383,7 +381,6 @@ def spark_hook(
         settings: The directories of the deployment.
         pipeline: The name of the pipeline.
         kind: What the job does. The name of the Spark application is ``<pipeline>-<kind>``.
-        arguments: The arguments of the job.
         instances: The number of executors, of one core each. Other cores of the cluster stay free. A local master
             ignores it.
         pod_configs: Spark's configurations for a driver in a pod; None for a driver that runs beside the task.

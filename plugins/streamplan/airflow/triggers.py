@@ -153,7 +153,6 @@ class ProcessTrigger(RemoteTrigger):
         """Make the trigger for a process.
 
         Args:
-            process: The process.
             run_dir: The directory of its entry.
             status_file: The file that gets its exit status.
             poll_seconds: How often the process is looked at where it can be seen.

@@ -93,7 +93,6 @@ def acl_commands(entries: Sequence[AclEntry], principal: str, connection: Sequen
     """Return the commands of ``kafka-acls.sh`` that add entries, one for each resource.
 
     Args:
-        entries: The entries.
         principal: Whom they allow, such as ``User:alice``.
         connection: The options that say where the brokers are.
     """

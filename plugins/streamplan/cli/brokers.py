@@ -14,7 +14,6 @@ def add_broker_options(parser: argparse.ArgumentParser, *, servers: str = DEFAUL
     """Add the options that name the brokers, as Kafka's own tools have them.
 
     Args:
-        parser: The parser of one command.
         servers: The help of ``--bootstrap-servers``.
     """
     # --bootstrap and --bootstrap-server are short forms, as argparse takes them.

@@ -76,7 +76,6 @@ def add_pipeline(parser: argparse.ArgumentParser, *, default: str | None = None,
     """Add the argument ``PIPELINE``, which every command has that is about one pipeline.
 
     Args:
-        parser: The parser of one command.
         default: The pipeline without the argument.
         optional: What the command does without the argument, where it may be left out.
     """

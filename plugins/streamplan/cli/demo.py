@@ -94,7 +94,6 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
 
     Args:
         stack: The stack of this machine, which must run.
-        pipeline: The pipeline.
         records: How many records to produce.
         console: Where everything is shown.
 

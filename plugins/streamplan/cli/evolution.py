@@ -17,7 +17,6 @@ def show_evolution(pipeline: Pipeline, options: argparse.Namespace) -> int:
     """Compare the declaration with the cluster and the checkpoints, and print the plan.
 
     Args:
-        pipeline: The pipeline.
         options: The broker options, and ``json``.
 
     Returns:

@@ -18,7 +18,6 @@ def run_operation(
     """Run an operation.
 
     Args:
-        operation: The operation.
         action: What is done to the application, as ``the reset``.
         purpose: What a person types the application id for, as ``delete this``.
         unchanged: A sentence that says what was not done, as ``Nothing was deleted.``

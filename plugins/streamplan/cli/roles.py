@@ -11,7 +11,6 @@ def add_role_option(parser: argparse.ArgumentParser, meaning: str) -> None:
     """Add ``--role``, which may be given several times. ``options.role`` is a list, with all roles by default.
 
     Args:
-        parser: The parser of one command.
         meaning: What the option means to the command.
     """
     parser.add_argument(

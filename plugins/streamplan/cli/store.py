@@ -7,6 +7,7 @@ import argparse
 from streamplan.cli.command import Commands
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import plain_console, print_columns
+from streamplan.cli.tables import readable_key
 from streamplan.observability.lookup import find_key
 from streamplan.programs import ExitStatus
 
@@ -35,7 +36,14 @@ def _run(options: argparse.Namespace) -> int:
     elif found:
         rows = [("CHANGELOG", "KEY", "VALUE", "PARTITION", "OFFSET", "UPDATED")]
         rows += [
-            (each.changelog, each.key, each.value or "(deleted)", str(each.partition), str(each.offset), each.at)
+            (
+                each.changelog,
+                readable_key(each.key),
+                each.value or "(deleted)",
+                str(each.partition),
+                str(each.offset),
+                each.at,
+            )
             for each in found
         ]
         print_columns(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -60,6 +61,18 @@ def read_key(key: bytes, spec: TopicSpec) -> str:
         return f"{text} from {_moment(session.start_ms)} to {_moment(session.end_ms)}"
     window = parse_stored_window(key) if spec.window_bytes else None
     return text if window is None else f"{text} at {_moment(window.start_ms)}"
+
+
+def readable_key(key: str) -> str:
+    """Return a key of the page and of ``--json`` with the moments of its window, or of its session, as dates in UTC."""
+
+    def with_dates(found: re.Match[str]) -> str:
+        try:
+            return re.sub(r"\d+", lambda ms: _moment(int(ms[0])), found[0])
+        except (ValueError, OverflowError, OSError):  # it is beyond the years of Python
+            return found[0]
+
+    return re.sub(r" of the (window at \d+|session from \d+ to \d+)$", with_dates, key)
 
 
 def _moment(ms: int) -> str:

@@ -140,7 +140,6 @@ def heading(pipeline: Pipeline, running: Sequence[Member], generation: Generatio
     """Return a line that says whether the aggregator runs, and where, as Kafka has it.
 
     Args:
-        pipeline: The pipeline.
         running: The members of the consumer group that are aggregators.
         generation: The newest generation that has committed a position.
     """

@@ -42,7 +42,7 @@ def register(commands: Commands) -> None:
         "--max-offsets",
         type=int,
         metavar="N",
-        help="read at most so many records at a time (default: as an aggregator). With a smaller number, fewer records "
+        help="read at most N records at a time (default: as an aggregator). With a smaller number, fewer records "
         "are late behind a repartition topic, but the build is slower",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before the switch")

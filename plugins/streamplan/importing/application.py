@@ -64,7 +64,6 @@ def import_application(
     """Write the declaration of an application, and try it.
 
     Args:
-        application_id: The ``application.id``.
         description: The text of ``Topology.describe()``.
         facts: What a cluster tells besides.
         file: The file into which the text is to be written. A refusal names its lines.

@@ -50,8 +50,6 @@ def observe_facts(cluster: Cluster, application_id: str, subtopologies: Sequence
     """Ask a cluster for the topics of an application, and read the last records of some.
 
     Args:
-        cluster: The cluster.
-        application_id: The ``application.id``.
         subtopologies: The sub-topologies of the application's description.
 
     Raises:

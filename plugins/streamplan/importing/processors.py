@@ -32,7 +32,6 @@ def processor_of(operation: Operation, questions: Questions, on_tables: Sequence
     """Return how an operation is written that has one processor without a state store.
 
     Args:
-        operation: The operation.
         questions: Takes what cannot be told.
         on_tables: Of each result that it goes on from whether that is a table.
     """

@@ -19,7 +19,6 @@ def python_text(
     """Return the text of a module that declares a pipeline.
 
     Args:
-        application_id: The ``application.id``.
         calls: The calls that declare its topology.
         topic_partitions: The partition counts of topics that have to be declared; None for one that is not known.
         tried: Whether valid texts stand where a person has to write something. The lines are the same.

@@ -313,7 +313,6 @@ class Recognition:
         """Whether the key has changed before a topic.
 
         Args:
-            topic: The topic.
             is_evident: The topic says so. Then a processor before it, whose operation is not known, has changed it.
         """
         pending, seen = [topic.upstream], set[str]()

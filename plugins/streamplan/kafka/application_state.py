@@ -88,7 +88,6 @@ def observe_application(
 
     Args:
         pipeline: The declaration.
-        cluster: The brokers.
         committed: The positions of the group.
         missing: Topics that do not exist yet, with the number of their partitions. They are taken for empty.
 

@@ -61,7 +61,6 @@ class KafkaCluster:
     :class:`CouldNotLook` when a topic does not exist.
 
     Args:
-        brokers: The brokers.
         deadline_seconds: The deadline of each answer.
     """
 
@@ -428,7 +427,6 @@ def unprocessed(cluster: Cluster, positions: Mapping[str, Mapping[int, int]]) ->
     before its marker is in each partition.
 
     Args:
-        cluster: The cluster.
         positions: By topic and partition the offset that is read next.
 
     Returns:
@@ -452,7 +450,6 @@ def await_transactions(cluster: Cluster, topics: Iterable[str], seconds: float) 
     """Wait until no transaction is open in these topics.
 
     Args:
-        cluster: The cluster.
         topics: Topics to which nobody begins to write any more. Transactions that were confirmed may not have ended.
         seconds: The deadline.
 

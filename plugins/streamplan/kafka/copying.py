@@ -79,8 +79,6 @@ def records_by_time(cluster: KafkaCluster, topic: str, ranges: OffsetRanges) -> 
     where another one stopped.
 
     Args:
-        cluster: The cluster.
-        topic: The topic.
         ranges: By partition the first offset and the offset past the last one.
     """
     partitions = [
@@ -107,7 +105,6 @@ def copy_topic(
     goes on from those offsets.
 
     Args:
-        brokers: The brokers.
         topic: The topic that is read.
         to: The topic that is written.
         partitions: The number of partitions of ``to``.
@@ -153,7 +150,6 @@ def write_all(
     """Write records in transactions.
 
     Args:
-        brokers: The brokers.
         to: The topic that is written.
         rows: The records.
         transactional_id: The transactional id of the writer.
@@ -181,7 +177,6 @@ def last_values(cluster: KafkaCluster, spec: TopicSpec) -> Iterator[PlacedRecord
     """Read the last record of each key of a changelog. Deleted keys are left out.
 
     Args:
-        cluster: The cluster.
         spec: The changelog, with the number of partitions of the topic that the records go to.
     """
     topic, partitions = spec.name, spec.partitions
@@ -209,10 +204,8 @@ def count_by_partition(cluster: KafkaCluster, topic: str, partitions: int | None
     """Count the committed records of a topic by partition.
 
     Args:
-        cluster: The cluster.
-        topic: The topic.
         partitions: None counts each record in its own partition. A number counts it in the partition that it belongs to
-            in a topic with so many partitions.
+            in a topic with this many partitions.
     """
     counts: dict[int, int] = {}
     known: dict[tuple[bytes | None, int], int] = {}
@@ -240,7 +233,6 @@ def relocated_dead_letters(
     same record, and gets the same place. It no longer names its dead letter, which has another offset now.
 
     Args:
-        cluster: The cluster.
         topic: The dead-letter topic.
         copies: By a topic that was copied, the topic that has the copy.
         partitions: The number of partitions of the dead-letter topic that the dead letters go to.

@@ -114,11 +114,9 @@ def set_positions(
     """Commit offsets for a group without members.
 
     Args:
-        brokers: The brokers.
         group: The group's id.
         positions: The offsets.
         metadata: Is committed with each of them, or by partition. An aggregator refuses positions without a generation.
-        deadline_seconds: The deadline.
 
     Raises:
         Refused: The group has members.

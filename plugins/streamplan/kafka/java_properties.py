@@ -17,7 +17,6 @@ def parse_properties(text: str, source: str = "the properties") -> dict[str, tup
     """Read text in the syntax of Java's properties: comments, escapes, and lines that go on after a backslash.
 
     Args:
-        text: The text.
         source: Where it is from, for the error.
 
     Returns:

@@ -46,7 +46,6 @@ class GroupMember:
     """Joins the group on entry and leaves it on exit. Nothing is fetched: what it is assigned is paused.
 
     Args:
-        brokers: The brokers.
         group: The group's id.
         topics: The topics that it subscribes to. While the group is stable, positions in other topics may expire.
         instance: Which process it is. Its client id is ``streamplan:<instance>``, for everybody to see.
@@ -209,8 +208,6 @@ def drain_application(
     The question is a member of the group with a client id of its own, so that it is gone when this process dies.
 
     Args:
-        brokers: The brokers.
-        application_id: The id of the application.
         topics: Topics that it reads.
         report: Is told what is waited for.
         seconds: The deadline.

@@ -82,7 +82,6 @@ def running(
 
     Args:
         read: Reads the record batches of a share. It can be pickled.
-        shares: The shares.
         function: What each process applies to its record batches. It can be pickled, and so can its result.
     """
     started: list[Share[Result]] = []

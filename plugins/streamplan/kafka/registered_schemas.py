@@ -23,7 +23,6 @@ def compare_with_registry(pipeline: Pipeline, registry: SchemaRegistry) -> Itera
 
     Args:
         pipeline: A declared pipeline.
-        registry: The registry.
 
     Raises:
         SchemaRegistryUnavailable: The registry gave no usable answer.

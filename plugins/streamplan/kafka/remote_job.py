@@ -147,8 +147,6 @@ class RemoteProducer:
         """Look at no record yet.
 
         Args:
-            pipeline: The pipeline.
-            brokers: The brokers.
             until: The first record number that the producer does not write; None for one without end.
         """
         self._pipeline = pipeline
@@ -201,7 +199,6 @@ def remote_job(name: str, brokers: Brokers, *, until: int | None = None) -> Remo
 
     Args:
         name: ``<pipeline>-aggregator`` or ``<pipeline>-producer``.
-        brokers: The brokers.
         until: The first record number that a producer does not write; None for one without end.
 
     Raises:

@@ -150,7 +150,6 @@ def raise_unavailable(
     Args:
         error: The client's error.
         subject: What was asked for.
-        brokers: The brokers.
         seconds: The deadline.
         needs: The permission that the request needs.
     """

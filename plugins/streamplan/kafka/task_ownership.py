@@ -87,7 +87,6 @@ class StreamTasks:
         Each of its sub-topologies reads a topic of its own, and has as many stream tasks as that has partitions.
 
         Args:
-            application_id: The id of the application.
             committed: The topics and partitions in which its group has positions.
         """
         partitions = tuple(sorted(committed))
@@ -122,7 +121,7 @@ class TaskOwnership:
         report: Gets lines for the log.
         seen: What :func:`newest_instance` returned when this start was asked for. A stop is obeyed unless that instance
             has made it. None asks on entry.
-        beside: Whether the application stands beside another one, and stays there.
+        beside: Whether the application is the candidate of an upgrade, and stays one.
         drain_requested: Whether somebody has asked the aggregator to process its repartition topics, and to end.
     """
 
@@ -169,8 +168,8 @@ class TaskOwnership:
 
         Raises:
             Refused: The group has members of another program, or its positions are not where an aggregator left them;
-                or the application stands beside another one, see :meth:`_require_turn`; or this aggregator has claimed
-                them before, and a newer one has taken over.
+                or the application is the candidate of an upgrade, see :meth:`_require_turn`; or this aggregator has
+                claimed them before, and a newer one has taken over.
             StopRequested: Somebody has asked the application to stop since this start was asked for.
             StreamplanError: Another aggregator was being started each time.
         """
@@ -295,7 +294,7 @@ class TaskOwnership:
             _await_settled(self._tasks, self.brokers, _CLAIM_SECONDS)
 
     def _require_turn(self) -> None:
-        """Refuse a start while the application stands beside another one, and a build where it does not.
+        """Refuse a start of a candidate application, and a build of an application that has taken over.
 
         Before the positions are locked: nobody that works must be fenced by a start that is refused.
         """
@@ -303,15 +302,15 @@ class TaskOwnership:
         if self.beside and latest is not None and not latest.is_beside:
             raise Refused(
                 f"application {self._application_id}",
-                expected="that it stands beside another application until it takes over",
-                observed=f"that it writes the outputs already: {latest}",
+                expected="a candidate application, which has not taken over",
+                observed=f"it writes the outputs already: {latest}",
                 remedy="It has taken over, so there is nothing to build.",
             )
         if not self.beside and (latest.is_beside if latest is not None else upgrade_from is not None):
             raise Refused(
                 f"application {self._application_id}",
-                expected="that it writes the outputs",
-                observed=f"that it stands beside {upgrade_from or 'another application'}, which writes them",
+                expected="the application that writes the outputs",
+                observed=f"a candidate application: {upgrade_from or 'another application'} writes them",
                 remedy=f"Run {self.pipeline.name}_upgrade: it builds the state, and lets this application take over. "
                 "If the other application must go on, start the other one as it was declared.",
             )
@@ -360,7 +359,6 @@ def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
     Its transactions are fenced at once, so that the positions stay where they are from now on.
 
     Args:
-        pipeline: The pipeline.
         brokers: Where the application's topics are.
 
     Returns:
@@ -381,14 +379,13 @@ def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
 def set_beside(
     tasks: StreamTasks, brokers: Brokers, *, beside: bool, expected: Mapping[TopicPartition, int]
 ) -> Generation | None:
-    """Let an application stand beside another one from now on, or be the one that runs. Its positions do not move.
+    """Make an application the candidate of an upgrade, or the one that runs. Its positions do not move.
 
     Whoever still works for it is fenced, so that the positions stay where they are.
 
     Args:
-        tasks: Its stream tasks.
         brokers: Where its topics are.
-        beside: Whether it stands beside the other one.
+        beside: Whether it is the candidate.
         expected: The positions that it must have.
 
     Returns:
@@ -451,7 +448,6 @@ def checkpoint_in_use(pipeline: Pipeline, brokers: Brokers, subtopology: Subtopo
     """Return the id of the checkpoint that the positions of a sub-topology name; empty where they name none.
 
     Args:
-        pipeline: The pipeline.
         brokers: Where the application's topics are.
         subtopology: One of its sub-topologies.
 
@@ -469,7 +465,6 @@ def superseded_error(application_id: str, own: Generation, latest: Generation | 
     """Return the error of an aggregator that a newer generation has superseded.
 
     Args:
-        application_id: The id of the application.
         own: The generation of the older aggregator.
         latest: The newer generation, where it is known.
     """
@@ -496,7 +491,6 @@ def _commit_generation(
     """Commit the positions again with another generation. Whoever works for the application is fenced.
 
     Args:
-        tasks: Its stream tasks.
         brokers: Where its topics are.
         generation_after: Makes the generation after the newest one and the positions; what it raises ends all.
         action: What is done to the application, for the error.
@@ -548,8 +542,6 @@ def _lock_positions(producer: Producer, consumer: Consumer, tasks: StreamTasks, 
     Args:
         producer: Of :func:`_claim_producer`. It sends the positions that are to be committed, and commits them.
         consumer: A ``read_uncommitted`` consumer of the group, which does not wait for this transaction.
-        tasks: The stream tasks.
-        brokers: The brokers.
     """
     producer.begin_transaction()
     before = _committed(tasks, brokers, consumer)
@@ -579,8 +571,6 @@ def _give_way(tasks: StreamTasks, brokers: Brokers, attempt: int) -> None:
     busy machine. So the pause is random, and longer after each attempt.
 
     Args:
-        tasks: The stream tasks.
-        brokers: The brokers.
         attempt: How often this claim was fenced before.
     """
     time.sleep(random.uniform(0.1, 2.0) * 2**attempt)

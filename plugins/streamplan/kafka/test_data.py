@@ -71,7 +71,7 @@ class Pace:
     _due: float | None = field(default=None, init=False)
 
     def delay(self, records: int) -> float:
-        """Return the seconds to wait after a transaction of so many records."""
+        """Return the seconds to wait after a transaction of this many records."""
         if not self.rate:
             return 0.0
         now = self.clock()
@@ -137,7 +137,6 @@ def produce(
 
     Args:
         pipeline: The pipeline whose test data are written.
-        brokers: The brokers.
         records: How many more records to write.
         until: The first number that is not written. Without ``records`` and ``until`` the run has no end.
         rate: Records a second; 0 is without limit.

@@ -85,7 +85,6 @@ def observe_topics(
     """Describe those of ``names`` that exist. Creates nothing.
 
     Args:
-        brokers: The brokers.
         names: The topics.
         admin: An admin client that is open already.
         with_configs: Whether the configs are asked for, which needs the permission ``DescribeConfigs``.
@@ -105,8 +104,6 @@ def resolve_pipeline(pipeline: Pipeline, brokers: Brokers, *, deadline_seconds: 
 
     Args:
         pipeline: The pipeline. For one without external topics nobody is asked.
-        brokers: The brokers.
-        deadline_seconds: Deadline of the answer.
 
     Raises:
         Refused: An external topic does not exist, or topics that are joined have different counts.
@@ -147,8 +144,6 @@ def apply_topics(
     """Create the topics of a pipeline that do not exist, and wait until all brokers know them with leaders.
 
     Args:
-        brokers: The brokers.
-        pipeline: The pipeline.
         report: Is told the plan before anything is created.
         approve: Is given the plan when nothing stands in its way. If it raises, nothing is created.
         deadline_seconds: Deadline of each answer.
@@ -197,9 +192,7 @@ def apply_specs(
     """Create topics that do not exist, as :func:`apply_topics` does.
 
     Args:
-        brokers: The brokers.
         subject: The name of the pipeline, for errors.
-        specs: The topics.
         report: Is told the plan before anything is created.
         approve: Is given the plan when nothing stands in its way.
         deadline_seconds: Deadline of each answer.
@@ -385,10 +378,7 @@ def delete_records(
     """Delete the records of a topic below an offset of each partition.
 
     Args:
-        brokers: The brokers.
-        topic: The topic.
         until: By partition the offset of the first record that stays.
-        deadline_seconds: Deadline of the answer.
 
     Raises:
         BrokersUnavailable: The brokers did not answer.
@@ -412,7 +402,6 @@ def delete_topics(brokers: Brokers, names: Sequence[str], *, deadline_seconds: f
     """Delete those of the topics that exist, and wait until no broker knows them any more.
 
     Args:
-        brokers: The brokers.
         names: The topics. One that does not exist is no error.
         deadline_seconds: Deadline of each answer.
 

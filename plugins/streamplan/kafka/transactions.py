@@ -45,8 +45,6 @@ def open_producer(
     (``InitProducerId``, KIP-98 and KIP-360).
 
     Args:
-        brokers: The brokers.
-        transactional_id: The transactional id.
         topic: A topic that the producer will write. Without it the metadata of all topics is fetched.
         seconds: Deadline of each answer.
         configs: Further properties of the client, with underscores for dots.
@@ -83,12 +81,9 @@ def open_task_producer(
     """Open the producer of a stream task, whose transactional id is ``<application id>-<task id>``.
 
     Args:
-        brokers: The brokers.
-        application_id: The application id.
-        task: The stream task.
         transaction_timeout_ms: After this time the brokers abort a transaction that nobody ends.
-        topic: See :func:`open_producer`.
-        configs: See :func:`open_producer`.
+        topic: A topic that the producer will write. Without it the metadata of all topics is fetched.
+        configs: Further properties of the client, with underscores for dots.
 
     Raises:
         KafkaException: The brokers did not answer within :data:`DEADLINE_SECONDS`.
@@ -170,7 +165,6 @@ def transactional_producer(
     """Open a producer for the block. A transaction that is open when the block ends is aborted.
 
     Args:
-        brokers: The brokers.
         transactional_id: The transactional id, which no other process should use at the same time.
         seconds: Deadline of each answer.
         configs: Further properties of the client, with underscores for dots.

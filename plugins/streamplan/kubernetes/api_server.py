@@ -77,7 +77,7 @@ class ApiServer:
         return json.loads(self._send("GET", path, query=query))
 
     def text(self, path: str, **query: str) -> str:
-        """Return what is no object, such as a log.
+        """Return a text, such as a log.
 
         Raises:
             NotFound: There is none.

@@ -180,7 +180,6 @@ def pod_configs(pod: DriverPod, job: str, owner: Owner, environment: Mapping[str
     spark-submit ends when the pod is created. The path of the secret is in the environment, its content nowhere.
 
     Args:
-        pod: The pod.
         job: The name of the job.
         owner: The DAG run that starts it.
         environment: Further environment variables of the driver. Everybody who may read pods sees them.

@@ -17,7 +17,7 @@ IMPORT_ERROR_SECONDS = 30.0
 """Airflow parses all DAG files in about the same time: a DAG that has not come by then is in the file that fails."""
 
 _QUESTIONS = 3
-"""A question is asked at most so often."""
+"""A question is asked at most three times."""
 
 _DATABASE_ERROR = "Database error"
 
@@ -131,8 +131,6 @@ class AirflowRest:
         """Poll until the run has finished, and return its state.
 
         Args:
-            dag_id: The DAG.
-            run_id: Its run.
             deadline_seconds: How long to wait.
             on_poll: Gets the states of all tasks each time.
 

@@ -98,8 +98,6 @@ class LocalKafka:
         """Describe the brokers; nothing is started.
 
         Args:
-            settings: The deployment.
-            ports: Its ports.
             environment: The environment of the brokers' processes; by default that of this process.
             report: Gets one plain line for each step.
             advertised: For a node behind a proxy, the proxy's port, at which clients find the node. The brokers then

@@ -108,7 +108,6 @@ def fetch(jars: JarSet, environment: Mapping[str, str], *, java_home: Path, log_
     The directory appears when it is complete: an interrupted call leaves none under this name.
 
     Args:
-        jars: The set.
         environment: Names the cache, the repository and the proxy.
         java_home: The Java that runs Ivy.
         log_file: The file for Ivy's output.
@@ -200,8 +199,7 @@ def fetch_missing(
     """Fetch the sets that are not in the cache of this machine, at the same time.
 
     Args:
-        wanted: The sets.
-        environment: See :func:`fetch`.
+        environment: Names the cache, the repository and the proxy.
         logs: The directory for Ivy's output.
         report: Is told what is fetched.
 

@@ -45,8 +45,6 @@ class LocalSchemaRegistry:
         """Describe the registry; nothing is started.
 
         Args:
-            settings: The deployment.
-            ports: Its ports.
             environment: The environment of the process; by default that of this process.
             wanted: Whether a deployment that had none gets one.
         """

@@ -75,7 +75,6 @@ class LocalSecurity:
         """Return the client properties to log in with SCRAM over TLS.
 
         Args:
-            user: The user.
             password: Its password; None for that of the super user.
         """
         return {

@@ -59,12 +59,11 @@ class Stack:
         """Describe the stack; nothing is started.
 
         Args:
-            settings: The deployment.
             environment: The environment of all processes; by default that of this process.
             report: Gets one plain line for each step.
-            advertised: See :class:`LocalKafka`.
-            properties: See :class:`LocalKafka`.
-            secure: See :class:`LocalKafka`.
+            advertised: For a node behind a proxy, the proxy's port, at which clients find the node.
+            properties: Server properties of the brokers, added to the default ones or in their place.
+            secure: Whether new brokers are secured. Those that were secured once stay so.
             with_registry: Whether a deployment without a Schema Registry gets one.
         """
         self.settings = settings

@@ -90,7 +90,6 @@ def held_stores(
 
     Args:
         checkpoints: The directory of all applications' checkpoints, a path or a URI.
-        application_id: The application.
         committed: Its positions, which name its checkpoints.
 
     Raises:
@@ -129,7 +128,6 @@ def observe_deployed(pipeline: Pipeline, cluster: Cluster, checkpoints: str) -> 
 
     Args:
         pipeline: The pipeline, with the partition counts of the external topics.
-        cluster: The brokers.
         checkpoints: The directory of all applications' checkpoints, a path or a URI.
 
     Raises:

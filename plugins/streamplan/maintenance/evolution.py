@@ -46,8 +46,6 @@ def observe_evolution(pipeline: Pipeline, cluster: Cluster, checkpoints: str) ->
     """Compare a declaration with what its application has left in Kafka and in its checkpoints. Changes nothing.
 
     Args:
-        pipeline: The pipeline.
-        cluster: The brokers.
         checkpoints: The directory of all applications' checkpoints, a path or a URI.
 
     Raises:
@@ -120,7 +118,7 @@ class _Comparison:
                 Part.APPLICATION,
                 name,
                 Verdict.BESIDE,
-                f"it stands beside {old}, which writes the outputs. No aggregator of it starts",
+                f"it is the candidate of an upgrade: {old} writes the outputs. No aggregator of the candidate starts",
                 f"Run {self.pipeline.name}_upgrade: it builds the state, compares it with that of {old}, and lets this "
                 "application take over.",
             )

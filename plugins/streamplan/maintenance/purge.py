@@ -51,8 +51,6 @@ def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
     and by the totals check until a cut past it is verified.
 
     Args:
-        pipeline: The pipeline.
-        brokers: The brokers.
         settings: The deployment's directories.
 
     Raises:

@@ -193,8 +193,6 @@ def _process_again(
 
     Args:
         judge: Knows what the declaration makes of them.
-        producer: Writes.
-        letters: Their dead letters.
         redrive: Stands in the marks.
         commit_positions: Adds positions to the transaction.
 

@@ -139,7 +139,6 @@ def refusal(letter: Letter, pipeline: Pipeline) -> str:
     """Return why a dead letter cannot be processed again, whatever is in its record; empty where it can.
 
     Args:
-        letter: The dead letter.
         pipeline: The declaration in force.
     """
     if letter.redriven is not None:

@@ -39,7 +39,6 @@ def read_letters(cluster: Cluster, topic: str) -> list[Letter]:
     """Read all dead letters of a topic that are committed, without their records.
 
     Args:
-        cluster: The brokers.
         topic: The dead-letter topic.
     """
     letters: list[Letter] = []
@@ -171,7 +170,6 @@ def _record(letter: Letter, written: Record, original: Record | None) -> Record 
     """Return the record that a dead letter is about, or why it cannot be processed again.
 
     Args:
-        letter: The dead letter.
         written: The dead letter as it lies in its topic.
         original: What lies at its origin; None where that was deleted.
     """

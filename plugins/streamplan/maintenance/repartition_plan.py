@@ -164,7 +164,6 @@ def refuse_other_counts(pipeline: Pipeline, observed: Mapping[str, int]) -> None
     """Refuse topics from outside that have another number of partitions than declared: they are not moved.
 
     Args:
-        pipeline: The pipeline.
         observed: The number of partitions of each topic that exists.
 
     Raises:

@@ -17,8 +17,6 @@ def require_movable(
     """Refuse a repartition that would lose records.
 
     Args:
-        pipeline: The pipeline.
-        cluster: The cluster.
         counts: The number of partitions of each topic that exists.
         copied: The topics in which the ledger has offsets of an earlier run.
 

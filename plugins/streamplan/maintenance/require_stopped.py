@@ -43,8 +43,6 @@ def require_stopped(
     seen by its DAG run, or by its process where it can be seen.
 
     Args:
-        pipeline: The pipeline.
-        brokers: The brokers.
         settings: The deployment's directories.
         action: What is to be done, for the error.
         report: Is told what is waited for.

@@ -28,8 +28,8 @@ class ResetPlan:
         checkpoints: Where the checkpoints are; empty where there are none.
         files: Files below the reports that describe the state, by their relative paths.
         kept: The topics that others write or read. They are left alone.
-        staging: The staging topics of an application that stands beside another one, as ``topics``. They are deleted.
-        runs_instead: The application that it stands beside; empty where it is the one that runs.
+        staging: The staging topics of a candidate application, as ``topics``. They are deleted.
+        runs_instead: The application whose candidate it is; empty where it is the one that runs.
     """
 
     pipeline: str

@@ -253,8 +253,8 @@ class Upgrader(Maintenance):
             if old.committed and not old.is_beside:
                 raise Refused(
                     f"the upgrade of {self.pipeline.name}",
-                    expected=f"{new.application_id} beside {old.application_id}",
-                    observed="that both of them write the outputs",
+                    expected=f"{new.application_id} as the candidate, while {old.application_id} writes the outputs",
+                    observed="both of them write the outputs",
                     remedy=f"To build {new.application_id} again, remove upgrade_from from the declaration, reset the "
                     "application, and declare upgrade_from again.",
                 )
@@ -277,7 +277,7 @@ class Upgrader(Maintenance):
         raise Refused(
             f"application {old.application_id}, which {self.pipeline.name} is to take over from",
             expected="the application that writes the outputs",
-            observed=f"{old.application_id} stands beside another application",
+            observed=f"{old.application_id} is a candidate application itself",
             remedy="Name that other application in upgrade_from. If it is the pipeline's own application, which was "
             "reset since, leave upgrade_from out.",
         )
@@ -425,7 +425,7 @@ class Upgrader(Maintenance):
         begin, generation = self._begin, Generation.of_this_process(None, beside=True)
         metadata = {place: PositionMetadata(generation, start=offset).text for place, offset in begin.items()}
         set_positions(self.brokers, self._new_id, begin, metadata=metadata)
-        self.report(f"{self._new_id} begins beside {self._old_id}")
+        self.report(f"{self._new_id} begins as the candidate, while {self._old_id} runs")
 
     def _moving_cut(self) -> _Cut:
         """Return where the old application is, if possible at a moment at which its stores are as far as its input."""
@@ -468,7 +468,7 @@ class Upgrader(Maintenance):
         checkpoints.delete(self.settings.checkpoints, self._new_id)
         if behind := self._behind(until):
             raise StreamplanError(
-                f"{self._new_id} beside {self._old_id}",
+                f"the candidate application {self._new_id}",
                 expected=f"as far as {self._old_id}, {_listed(until)}",
                 observed="; ".join(behind),
                 remedy="The run was stopped. Run this again: it goes on from there.",

@@ -50,7 +50,6 @@ def compare_stores(
 
     Args:
         pipeline: The declaration, with ``upgrade_from``.
-        cluster: The brokers.
         held: By store what the old application's holds, as far as it is known.
         ends: The ends of the old changelogs at the moment up to which the new stores were built; None for their present
             ends. A key that has changed behind them is left out.

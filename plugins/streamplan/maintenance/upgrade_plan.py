@@ -1,7 +1,7 @@
 """What an upgrade does, and what its comparison found: values that people read, and that Airflow's tasks hand on.
 
 An upgrade lets an application with a changed declaration take over from the application that runs. The two have
-different application ids, so that neither touches the state of the other. The new one stands *beside* the old one until
+different application ids, so that neither touches the state of the other. The new one is the *candidate* until
 it has the same input behind it: it writes to staging topics, and no aggregator of it starts. Then the two change places
 in one moment, at the same offsets of the input. The old one keeps all that it has, so that it can take over again.
 
@@ -22,8 +22,8 @@ UPGRADED_ALONE = ("deploy", "reset", "repartition", "redrive")
 class Stage(StrEnum):
     """How far an upgrade is.
 
-    ``NOT_BEGUN``: the new application has no positions. ``BESIDE``: it stands beside the old one. ``HALFWAY``: both
-    stand beside, for a switch has died; the old one has ended. ``DONE``: it has taken over.
+    ``NOT_BEGUN``: the new application has no positions. ``BESIDE``: it is the candidate. ``HALFWAY``: neither writes
+    the outputs, because a switch has died; the old one has ended. ``DONE``: it has taken over.
     """
 
     NOT_BEGUN = "not begun"

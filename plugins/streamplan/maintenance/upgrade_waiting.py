@@ -42,7 +42,6 @@ def plan_waiting(pipeline: Pipeline, cluster: KafkaCluster) -> Iterator[Waiting]
 
     Args:
         pipeline: The declaration, with ``upgrade_from``.
-        cluster: The brokers.
     """
     specs = {spec.name: spec for spec in pipeline.internal_topics()}
     for group, node in pipeline.stores:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from streamplan.errors import Refused
 from streamplan.judged import judged_constructor
+from streamplan.judged_words import completed
 from streamplan.model.copartitioning import refuse_wrong_counts, resolve_partition_counts
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
 from streamplan.model.operations import (
@@ -93,6 +94,10 @@ class TestData:
     topics: tuple[str, ...]
     record: Callable[[int], tuple[str, bytes, bytes | Value]]
     number: str | Callable[[bytes], str]
+
+    def __dir__(self) -> list[str]:
+        """What is declared, and what Python has."""
+        return completed(self)
 
     def written(self, n: int, serdes: Mapping[str, Serde]) -> tuple[str, bytes, bytes]:
         """Return topic, key and value of record ``n`` as they are in Kafka.
@@ -213,6 +218,10 @@ class Pipeline:
     kafka_conn_id: str = "kafka_default"
     spark_conn_id: str = "spark_default"
     partitions_of_others: Mapping[str, int] = field(default_factory=dict)
+
+    def __dir__(self) -> list[str]:
+        """What is declared, and what Python has."""
+        return [name for name in completed(self) if name != "partitions_of_others"]
 
     def _made_wrongly(self, mistakes: Iterable[Diagnostic], given: Mapping[str, Any]) -> None:
         topology = given.get("topology")

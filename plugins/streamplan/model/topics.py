@@ -129,14 +129,23 @@ class TopicSpec:
         """The part of a key that decides its partition, as people read it. A text has no quotes."""
         return _text_of_key(self.application_key(key), self.key_type)
 
-    def key_text(self, key: bytes) -> str:
-        """A key of this topic as people read it. A text is quoted."""
-        raw, text = self.application_key(key), self.application_key_text(key)
-        if self.key_type == STRING_KEYS:
-            text = repr(text)
+    def key_text(self, key: bytes, *, quoted: bool = True) -> str:
+        """A key of this topic as people read it.
+
+        Args:
+            key: As it is in Kafka.
+            quoted: Whether a text has quotes, as within a sentence.
+        """
+
+        def shown(text: str, key_type: str) -> str:
+            if key_type != STRING_KEYS or (text.isprintable() and not quoted):
+                return text
+            return repr(text) if quoted else repr(text)[1:-1]
+
+        raw, text = self.application_key(key), shown(self.application_key_text(key), self.key_type)
         if self.primary_key_type is not None:
             primary = _text_of_key(parse_combined_key(key)[1], self.primary_key_type)
-            return f"{text} of {repr(primary) if self.primary_key_type == STRING_KEYS else primary}"
+            return f"{text} of {shown(primary, self.primary_key_type)}"
         session = parse_stored_session(key) if self.window_bytes == STORED_SESSION_BYTES else None
         if session is not None:
             text += f" of the session from {session.start_ms} to {session.end_ms}"

@@ -30,11 +30,7 @@ class _Counted:
 
 
 class DeadLetterCounts:
-    """Counts the dead letters of one application, from one look to the next.
-
-    Args:
-        cluster: The brokers.
-    """
+    """Counts the dead letters of one application, from one look to the next."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

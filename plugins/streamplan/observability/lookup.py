@@ -121,8 +121,6 @@ def read_records(
     """Return records of a topic of the application, the newest first.
 
     Args:
-        application: The application.
-        cluster: The brokers.
         topic: One of its topics.
         last: The greatest number of records of each partition.
         partition: The partition; None for all.
@@ -180,8 +178,6 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
     """Return what the changelogs hold of a key. Of each changelog the partition is read in which the key belongs.
 
     Args:
-        application: The application.
-        cluster: The brokers.
         key: The key as people read it: a number for a changelog whose keys are numbers, hexadecimal digits for bytes;
             or the declared label of keys, such as ``Jackets``.
 
@@ -218,7 +214,7 @@ def _find_key(application: Application, cluster: Cluster, key: str) -> list[Stor
             StoredValue(
                 spec.name,
                 partition,
-                spec.key_text(stored),
+                spec.key_text(stored, quoted=False),
                 texts.of_topic(spec.name, record.value),
                 record.offset,
                 _time(record.timestamp),
@@ -233,8 +229,6 @@ def newest_dead_letters(application: Application, cluster: Cluster, last: int) -
     """Return the newest dead letters, the newest first, those that were re-driven among them.
 
     Args:
-        application: The application.
-        cluster: The brokers.
         last: The greatest number of dead letters of each partition.
 
     Raises:
@@ -280,7 +274,7 @@ def as_text(value: bytes | None) -> str | None:
 
 
 def key_as_text(spec: TopicSpec | None, key: bytes | None) -> str | None:
-    """Return a key of a topic as people read it: text of an external topic without quotes.
+    """Return a key of a topic as people read it, text without quotes.
 
     Args:
         spec: The topic; None where it is not known.
@@ -289,7 +283,7 @@ def key_as_text(spec: TopicSpec | None, key: bytes | None) -> str | None:
     if spec is None or key is None:
         return as_text(key)
     is_ours = spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG)
-    return spec.key_text(key) if is_ours or spec.key_type != STRING_KEYS else as_text(key)
+    return spec.key_text(key, quoted=False) if is_ours or spec.key_type != STRING_KEYS else as_text(key)
 
 
 class _Texts:

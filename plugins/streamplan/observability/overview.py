@@ -54,7 +54,6 @@ def not_asked(pipeline: str, now: datetime, problem: str) -> ApplicationRow:
 
     Args:
         pipeline: The name of the pipeline.
-        now: This moment.
         problem: Why they are not known.
     """
     at = now.isoformat(timespec="milliseconds")

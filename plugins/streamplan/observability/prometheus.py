@@ -47,7 +47,6 @@ def serve(collector: PrometheusCollector, host: str, port: int) -> tuple[int, Ca
     """Serve metrics at ``http://HOST:PORT/metrics``, by a thread.
 
     Args:
-        collector: Measures.
         host: The address to listen at.
         port: The port; 0 for any free one.
 

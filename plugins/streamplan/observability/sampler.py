@@ -76,7 +76,6 @@ class Sampler:
         find: Returns the application as the checks see it. It is asked again until it answers, every
             :data:`FIND_SECONDS`, and while another application is to take over from the one that it has returned.
         name: The name of the pipeline, or the ``application.id`` where no pipeline is declared.
-        cluster: The brokers.
         reports: The directory of all reports.
     """
 

@@ -111,8 +111,6 @@ def view_topic(application: Application, cluster: Cluster, topic: str) -> TopicV
     """Look at a topic, and count the records of its newest :data:`COUNTED_OFFSETS` offsets.
 
     Args:
-        application: The application.
-        cluster: The brokers.
         topic: One of its topics.
 
     Raises:

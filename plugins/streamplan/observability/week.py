@@ -70,8 +70,6 @@ def look_back(application: Application, cluster: Cluster, history: Iterable[Chec
     """Return the seven days before a moment.
 
     Args:
-        application: The application.
-        cluster: The brokers.
         history: Results of its checks; those of other times are left out.
         now: The end of the last bar.
 

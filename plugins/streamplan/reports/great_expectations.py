@@ -31,7 +31,6 @@ def write_data_docs(reports: Path, page: RunPage, results: Sequence[CheckResult]
 
     Args:
         reports: The directory of all reports.
-        page: The page to write.
         results: The results of the run's checks, at least one.
 
     Raises:

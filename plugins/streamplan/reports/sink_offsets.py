@@ -62,9 +62,7 @@ def record_switch(path: Path, pipeline: Pipeline, cluster: Cluster) -> None:
     """Record that the application takes over from another one at the present ends of its sinks.
 
     Args:
-        path: The file.
         pipeline: The pipeline, declared with ``upgrade_from``. Nobody writes its sinks now.
-        cluster: The brokers.
     """
     kept, application_id = _read(path, cluster), pipeline.topology.application_id
     entries: dict[str, dict[str, Any]] = {}

@@ -45,7 +45,6 @@ def full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     """Return the full name of a record, an enum or a fixed, and the namespace of what stands in it.
 
     Args:
-        schema: Its schema.
         namespace: That of what it stands in.
     """
     name = schema.get("name")

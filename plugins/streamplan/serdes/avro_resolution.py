@@ -23,7 +23,7 @@ _PROMOTIONS = {
     "bytes": ("string",),
 }
 _LOGICAL_TYPES = ("date", "timestamp-millis", "timestamp-micros")
-"""The number of one of them is none of another's."""
+"""A number means something else in each of them."""
 
 
 def differences(written: WrittenSchema, reader: str) -> tuple[Difference, ...]:
@@ -44,8 +44,8 @@ def undeclared_fields(written: WrittenSchema, reader: str) -> list[str]:
     """Return the fields of the written record that the reader's schema lacks, by name.
 
     Args:
-        written: As for :func:`differences`.
-        reader: As for :func:`differences`.
+        written: The schema of the values.
+        reader: The schema of the reader, which has no references.
     """
     writer_schema, reader_schema = NamedTypes(written.text, tuple(written.flattened().values())), NamedTypes(reader)
     declared = {name for field in reader_schema.root["fields"] for name in (field["name"], *field.get("aliases", ()))}

@@ -156,7 +156,7 @@ def decimal_part(precision: int, scale: int, size: int | None) -> Part:
 
 
 def moment_part(unit: int) -> Part:
-    """The type of a number of units since 1970, each of so many microseconds."""
+    """The type of a number of units since 1970, with the number of microseconds of a unit."""
 
     def read(value: int) -> datetime:
         return moment_of(value * unit)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from streamplan.judged import judged_constructor, refuse_mistaken
-from streamplan.judged_words import shown
+from streamplan.judged_words import completed, shown
 from streamplan.serdes.field_types import (
     DATE,
     TIMESTAMP,
@@ -31,7 +31,7 @@ from streamplan.serdes.moments import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
 from streamplan.serdes.record_classes import RecordClass, allowed_by, schema_of
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource
-from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
+from streamplan.serdes.serde import MAX_BYTES, WORDS, Undecodable, Value
 
 if TYPE_CHECKING:
     # pyright takes a cached_property for no property of a protocol, and would refuse the serde.
@@ -122,6 +122,10 @@ class Json(Generic[V]):
         """The serde as a declaration has it."""
         return shown(self)
 
+    def __dir__(self) -> list[str]:
+        """What is declared, how values are read and written, and what Python has."""
+        return completed(self, *WORDS)
+
     @cached_property
     def types(self) -> Mapping[str, FieldType]:
         """Field name to type. Raises ValueError where the schema is not a list of names with types."""
@@ -157,7 +161,7 @@ class Json(Generic[V]):
 
     @property
     def key_fault(self) -> str | None:
-        """Why it is no serde of keys; None where it is one."""
+        """Why it cannot be used as a key serde; None where it can."""
         return "allowed= is only for values, not for keys" if self.allowed else fault_of_key_fields(self.types)
 
     def read_key(self, data: bytes) -> Any:

@@ -167,7 +167,6 @@ class _Reading:
 
         Args:
             array: What the parser gave.
-            declared: The declared type.
             rows: The row of each element; None where the elements are the rows.
         """
         parts = [pc.struct_field(array, place) for place in range(array.type.num_fields)]

@@ -34,9 +34,6 @@ def fault_of_key_fields(types: Mapping[str, FieldType]) -> str | None:
     """Return why fields cannot be those of a key; None where they can.
 
     Each value of a field has one text: a double has many.
-
-    Args:
-        types: The fields and their types.
     """
     for name, of_field in types.items():
         if not name.isidentifier():
@@ -50,7 +47,6 @@ def written_key(types: Mapping[str, FieldType], key: Mapping[str, Any]) -> str:
     """Return the one form of a key, as Spark's ``to_json`` writes it.
 
     Args:
-        types: The fields and their types.
         key: A value for each field.
 
     Raises:

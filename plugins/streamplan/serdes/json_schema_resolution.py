@@ -23,7 +23,7 @@ def differences(written: WrittenSchema, read: WrittenSchema) -> tuple[Difference
 
     Args:
         written: The schema of the values.
-        read: That of the reader.
+        read: The schema of the reader.
 
     Raises:
         ValueError: One of them is no schema.
@@ -36,8 +36,8 @@ def undeclared_fields(written: WrittenSchema, read: WrittenSchema) -> list[str]:
     """Return the properties of the written schema that the reader's lacks.
 
     Args:
-        written: As for :func:`differences`.
-        read: As for :func:`differences`.
+        written: The schema of the values.
+        read: The schema of the reader.
     """
     writer, reader = (_kinds(document, document, "").get("object", {}) for document in map(bundled, (written, read)))
     return [name for name in writer.get("properties") or {} if name not in (reader.get("properties") or {})]

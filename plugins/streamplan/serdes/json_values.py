@@ -73,7 +73,7 @@ def readers(schema: str, has_non_finite: bool = False) -> tuple[tuple[str, Reade
     :class:`Misfit`.
 
     Args:
-        schema: As for :func:`streamplan.serdes.field_types.parse_fields`.
+        schema: The fields as DDL of Spark, such as ``id string, amount double``.
         has_non_finite: Whether a double may be one of the texts :data:`NON_FINITE`.
     """
     return tuple((name, _reader(of_field, has_non_finite)) for name, of_field in parse_fields(schema).items())

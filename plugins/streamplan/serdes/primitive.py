@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias
 
 from streamplan.judged import judged_constructor
-from streamplan.judged_words import shown
+from streamplan.judged_words import completed, shown
 from streamplan.serdes.field_types import FieldType, StructType, parse_type
 from streamplan.serdes.json import Json
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource
-from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
+from streamplan.serdes.serde import MAX_BYTES, WORDS, Undecodable, Value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,6 +85,10 @@ class Primitive(Generic[K]):
         """The serde as a declaration has it."""
         return shown(self)
 
+    def __dir__(self) -> list[str]:
+        """What is declared, how values are read and written, and what Python has."""
+        return completed(self, *WORDS)
+
     def write_key(self, key: Any) -> bytes:
         """Writes one key. Raises ValueError where the serde has no such key."""
         return self._bytes(key)
@@ -94,7 +98,7 @@ class Primitive(Generic[K]):
         return str(key)
 
     def key_of_text(self, text: str) -> Any:
-        """The key that people write so. Raises ValueError where the text is no such key."""
+        """Parses a key that a person typed. Raises ValueError where the text is no such key."""
         return text
 
     # -- values

@@ -44,7 +44,7 @@ from streamplan.serdes.schema_values import Difference, told
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
 _MOST_INDEXES = 100
-"""So deep Google's library reads messages within messages."""
+"""Google's library reads messages in messages down to this depth."""
 
 _MOST_READERS = 100
 
@@ -88,7 +88,7 @@ class Protobuf(SchemaSerde):
         Example: ``Protobuf.of(order_pb2.Order)``
 
         Args:
-            message_class: The class of the message.
+            message_class: Such as ``order_pb2.Order``.
             max_bytes: The most bytes that the value, its new key and the record's headers may have together.
         """
         descriptor = getattr(message_class, "DESCRIPTOR", None)

@@ -113,12 +113,7 @@ def compile_schema(written: WrittenSchema) -> bytes:
 
 
 def declared_schema(files: bytes, name: str) -> WrittenSchema:
-    """Return a file of a ``FileDescriptorSet`` as it is registered, with the files that it imports as references.
-
-    Args:
-        files: The set.
-        name: The file.
-    """
+    """Return a file of a ``FileDescriptorSet`` as it is registered, with the files that it imports as references."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     by_name = {each.name: each for each in FileDescriptorSet.FromString(files).file}

@@ -30,7 +30,7 @@ def differences(written: Any, read: Any) -> tuple[Difference, ...]:
 
     Args:
         written: The descriptor of what is written.
-        read: That of the reader.
+        read: The descriptor of the reader's message.
     """
     return tuple(_of_messages(written, read, "", ()))
 
@@ -39,8 +39,8 @@ def undeclared_fields(written: Any, read: Any) -> list[str]:
     """Return the fields of the written message whose numbers the reader's lacks, by name.
 
     Args:
-        written: As for :func:`differences`.
-        read: As for :func:`differences`.
+        written: The descriptor of what is written.
+        read: The descriptor of the reader's message.
     """
     return [field.name for field in written.fields if field.number not in read.fields_by_number]
 

@@ -60,11 +60,7 @@ _ADVICE: Mapping[Any, str] = {
 
 
 def is_record_class(hint: Any) -> bool:
-    """Return whether an annotation is a class with fields: a dataclass.
-
-    Args:
-        hint: The annotation.
-    """
+    """Return whether an annotation is a class with fields: a dataclass."""
     return isinstance(hint, type) and dataclasses.is_dataclass(hint)
 
 
@@ -97,11 +93,7 @@ def allowed_by(cls: type) -> dict[str, dict[Any, str]]:
 
 
 def without_none(hint: Any) -> Any:
-    """Return ``str`` of ``str | None``.
-
-    Args:
-        hint: An annotation.
-    """
+    """Return ``str`` of ``str | None``."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
         return kinds[0] if len(kinds) == 1 else hint

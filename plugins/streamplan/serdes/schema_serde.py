@@ -18,12 +18,13 @@ from zipfile import ZipFile, is_zipfile
 
 from streamplan.errors import Refused
 from streamplan.judged import caller_frame, refuse_mistaken
+from streamplan.judged_words import completed
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource, UnknownSchema, WrittenSchema
 from streamplan.serdes.schema_values import Difference, told
-from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
+from streamplan.serdes.serde import MAX_BYTES, WORDS, Undecodable, Value
 
 if TYPE_CHECKING:
     # pyright takes a cached_property for no property of a protocol, and would refuse the serde.
@@ -73,6 +74,10 @@ class SchemaSerde:
             return f"<{type(self).__name__} {self.record_name}: {', '.join(self.fields)}>".replace(" :", ":")
         except ValueError as error:
             return f"<{type(self).__name__}: {error}>"
+
+    def __dir__(self) -> list[str]:
+        """What is declared, how values are read and written, and what Python has."""
+        return completed(self, *WORDS)
 
     @property
     def types(self) -> Mapping[str, FieldType]:
@@ -139,7 +144,6 @@ class SchemaSerde:
         """Return the serde of the values of a topic.
 
         Args:
-            schemas: Knows the schemas.
             topic: The name of the topic in Kafka.
         """
         return replace(self, schemas=schemas, topic=topic)
@@ -256,7 +260,6 @@ def declared_text(path: Path, judged: Callable[[str], str]) -> str:
     The property ``fields`` tells that, with the line of the declaration.
 
     Args:
-        path: The file.
         judged: Gives the schema of its text. Raises ValueError where it is none.
     """
     try:

@@ -68,7 +68,6 @@ class SchemaSource(Protocol):
         Args:
             topic: The name of the topic in Kafka.
             record: The full name of the schema's record; empty where it has none.
-            schema: The schema.
 
         Raises:
             Refused: It is not registered.
@@ -78,9 +77,9 @@ class SchemaSource(Protocol):
         """Register a schema for the values of a topic, unless it is, and return its id.
 
         Args:
-            topic: As for :meth:`id_of`.
-            record: As for :meth:`id_of`.
-            schema: As for :meth:`id_of`. The schemas that it names are registered before it.
+            topic: The name of the topic in Kafka.
+            record: The full name of the schema's record; empty where it has none.
+            schema: The schema. Those that it names are registered before it.
 
         Raises:
             Refused: The registry does not take it, or it is not registered and must not be.

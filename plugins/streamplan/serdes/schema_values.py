@@ -95,8 +95,8 @@ def writer_of(types: tuple[type, ...], field_type: str, first: int = 0, last: in
     Args:
         types: The types of Python that it may have, exactly.
         field_type: The type of the field, for the reason.
-        first: With ``last`` the least and the greatest number; none where both are 0.
-        last: See ``first``.
+        first: The least number. With ``first`` and ``last`` 0 there is no limit.
+        last: The greatest number.
     """
     limited = first != last
 
@@ -151,7 +151,7 @@ def write_float(value: Any) -> float:
 
 
 def day_of(days: int) -> date:
-    """Return the date so many days after 1970-01-01."""
+    """Return the date that is this number of days after 1970-01-01."""
     try:
         return _FIRST_DAY + timedelta(days=days)
     except OverflowError as error:
@@ -166,7 +166,7 @@ def days_of(value: Any) -> int:
 
 
 def moment_of(microseconds: int) -> datetime:
-    """Return the moment so many microseconds after 1970."""
+    """Return the moment that is this number of microseconds after 1970."""
     try:
         return EPOCH + timedelta(microseconds=microseconds)
     except OverflowError as error:

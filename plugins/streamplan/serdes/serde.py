@@ -45,6 +45,10 @@ _SHOWN_OF_ERROR = 300
 """The most characters of an unexpected error that stand in a reason."""
 
 
+WORDS = ("decode", "encode", "fields")
+"""What users of a serde call."""
+
+
 class Undecodable(ValueError):
     """A value that cannot be read. ``str()`` is the reason, as it stands in the dead-letter record."""
 
@@ -94,7 +98,6 @@ class Serde(Protocol):
         """The same for the values of a topic, with the schemas that they name. Most formats name none.
 
         Args:
-            schemas: Knows the schemas.
             topic: The name of the topic in Kafka.
         """
 

@@ -17,7 +17,6 @@ def text_of_value(data: bytes, schemas: SchemaSource) -> str | None:
 
     Args:
         data: Any value.
-        schemas: Knows the schemas.
 
     Raises:
         StreamplanError: The schema of the value cannot be asked for, or cannot be compiled here.

@@ -53,7 +53,7 @@ _MARKERS_SECONDS = 10.0
 """How long the brokers may take to end a transaction in all partitions."""
 
 _HOLD_SECONDS = 600.0
-"""So long the other partitions go on. Then the aggregator ends with the error, and its next start tries the record."""
+"""The other partitions go on for this time. Then the aggregator ends with the error, and its next start tries again."""
 
 _WORKER_DIED = "Python worker exited unexpectedly"
 """In the message of Spark's error for a worker whose process is gone."""

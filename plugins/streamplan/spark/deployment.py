@@ -14,9 +14,9 @@ from streamplan.model.start_point import OffsetMap
 from streamplan.spark.noted_records import NotedRecords
 
 _SORTED = 50_000
-"""Python sorts so many records of a stream task for a join of two streams, sessions, final results and a Python class.
+"""At most this many records of a stream task are sorted in Python, at some 3 kB a record.
 
-Each takes some 3 kB.
+These are the records of joins of two streams, sessions, final results and Python classes.
 """
 
 

@@ -153,7 +153,10 @@ class Shop:
 
     def require_beside(self, pipeline: Pipeline) -> None:
         """No aggregator of the application starts."""
-        with TaskOwnership(pipeline, self.brokers) as ownership, pytest.raises(Refused, match="it stands beside"):
+        with (
+            TaskOwnership(pipeline, self.brokers) as ownership,
+            pytest.raises(Refused, match="a candidate application"),
+        ):
             ownership.claim({0: False, 1: False})
 
     def close(self) -> None:
@@ -343,7 +346,7 @@ def test_what_cannot_be_upgraded_is_refused(shop: Shop, begun: Pipeline) -> None
     with pytest.raises(Refused, match="both of them write the outputs"):
         shop.upgrader(begun).observe()
 
-    # The one that it names stands beside another one itself.
+    # The one that it names is a candidate application itself.
     generation = Generation.of_this_process(generation, beside=True)
     set_positions(shop.brokers, shop.new, {(shop.orders, 0): 0}, metadata=PositionMetadata(generation).text)
     third = shop.declare(changed=False, upgrade_from=shop.new)

@@ -11,7 +11,7 @@ import pytest
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.cli import main
 from streamplan.cli.output import folded, print_columns, table_console
-from streamplan.cli.tables import read_key, seconds_ago
+from streamplan.cli.tables import read_key, readable_key, seconds_ago
 from streamplan.cli.top import screen
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
@@ -45,6 +45,23 @@ def changelog(window_bytes: int = 0, key_type: str = "string") -> TopicSpec:
 )
 def test_a_key_is_shown_with_its_window_or_session(spec: TopicSpec, key: bytes, text: str) -> None:
     assert read_key(key, spec) == text
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("ann", "ann"),
+        (f"ann of the window at {AT}", "ann of the window at 2026-01-01 12:00:00"),
+        (
+            f"ann of the session from {AT} to {MINUTE_LATER}",
+            "ann of the session from 2026-01-01 12:00:00 to 2026-01-01 12:01:00",
+        ),
+        (f"call at {AT}", f"call at {AT}"),
+        ("ann of the window at 9223372036854775807", "ann of the window at 9223372036854775807"),
+    ],
+)
+def test_a_windowed_key_of_a_snapshot_is_shown_with_dates(key: str, text: str) -> None:
+    assert readable_key(key) == text
 
 
 LONG = "a-topic-of-another-team-with-a-name-that-is-much-longer-than-a-column-of-eighty-could-ever-be"

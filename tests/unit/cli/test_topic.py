@@ -44,7 +44,7 @@ def test_a_topic_is_described(application: FakeApplication, capsys: pytest.Captu
     assert shown.startswith(f"{application.changelog}, changelog\n")
     rows = [line.split() for line in shown.splitlines()]
     assert ["cleanup.policy", "compact", "compact"] in rows
-    assert "'0': 10" in shown
+    assert "0: 10" in shown
 
 
 def test_a_description_in_json(application: FakeApplication, capsys: pytest.CaptureFixture[str]) -> None:

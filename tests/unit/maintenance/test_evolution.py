@@ -431,7 +431,7 @@ def test_the_state_of_a_kafka_streams_application_is_rebuilt_from_its_changelogs
 
 
 def stand_beside(shop: Shop) -> None:
-    """From now on the application stands beside another one."""
+    """From now on the application is the candidate of an upgrade."""
     metadata = PositionMetadata(Generation(2000, "beside/a:1:x")).text
     shop.cluster.metadata = dict.fromkeys(shop.cluster.metadata, metadata)
 
@@ -440,7 +440,10 @@ def test_a_declared_upgrade_begins_where_the_old_application_did(tmp_path: Path)
     plan = observe_evolution(declared(named, upgrade_from="shop-1"), FakeCluster(), str(tmp_path))
     application = change_of(plan, Part.APPLICATION, APP)
     assert application.verdict is Verdict.BESIDE
-    assert "beside shop-1, which writes the outputs. No aggregator of it starts" in application.reason
+    assert (
+        "the candidate of an upgrade: shop-1 writes the outputs. No aggregator of the candidate starts"
+        in application.reason
+    )
     assert "Run shop_upgrade" in application.remedy
     assert not plan.refused
     begins = change_of(plan, Part.SUBTOPOLOGY, "0").reason

@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ from streamplan import (
 from streamplan.errors import Refused
 from streamplan.judged import Diagnostic, mistakes_of
 from streamplan.model.words import End, NoSuchOperation, operations_of
+from streamplan.pipelines.orders import PIPELINE
 
 ORDER = Json("id string, customer string, amount bigint")
 
@@ -213,6 +215,24 @@ def test_the_words_of_the_language_alone_are_completed(cls: type) -> None:
 def test_what_a_declaration_needs_alone_is_completed_for_a_topology() -> None:
     names = [name for name in dir(declared()[Topology]) if not name.startswith("_")]
     assert names == ["application_id", "describe", "faults", "stream", "table"]
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        (ORDER, ["allowed", "decode", "encode", "fields", "max_bytes", "schema"]),
+        (String(), ["decode", "encode", "fields", "max_bytes"]),
+        (
+            Avro('{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'),
+            ["decode", "encode", "fields", "max_bytes", "schema"],
+        ),
+        (PIPELINE, [each.name for each in fields(Pipeline) if each.name != "partitions_of_others"]),
+        (PIPELINE.test_data, ["number", "record", "topics"]),
+    ],
+    ids=["Json", "String", "Avro", "Pipeline", "TestData"],
+)
+def test_what_is_declared_alone_is_completed_for_a_value_of_a_declaration(value: object, names: list[str]) -> None:
+    assert [name for name in dir(value) if not name.startswith("_")] == sorted(names)
 
 
 @pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls is not Topology])

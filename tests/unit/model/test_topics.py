@@ -27,6 +27,8 @@ def test_a_key_is_shown_with_its_window_or_its_session() -> None:
     minute, noon = (60_000).to_bytes(8, "big"), (43_200_000).to_bytes(8, "big")
     spec = replace(PIPELINE.topics()[0], window_bytes=STORED_WINDOW_BYTES)
     assert spec.key_text(b"DE" + noon + bytes(4)) == "'DE' of the window at 43200000"
+    assert spec.key_text(b"DE" + noon + bytes(4), quoted=False) == "DE of the window at 43200000"
+    assert spec.key_text(b"\x1b[0m" + noon + bytes(4), quoted=False) == r"\x1b[0m of the window at 43200000"
     spec = replace(spec, window_bytes=STORED_SESSION_BYTES)
     assert spec.key_text(b"ann" + noon + minute) == "'ann' of the session from 60000 to 43200000"
 

@@ -59,7 +59,7 @@ def test_records_of_internal_topics_have_the_label_of_their_key(
 ) -> None:
     for topic in (application.changelog, application.repartition):
         found = read_records(ORDERS, cluster, topic, last=1, containing="Shirts")
-        assert [(each.key, each.label) for each in found] == [("'1'", "Shirts")]
+        assert [(each.key, each.label) for each in found] == [("1", "Shirts")]
     assert {each.label for each in read_records(ORDERS, cluster, "orders", last=5)} == {""}
 
 

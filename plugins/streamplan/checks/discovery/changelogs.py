@@ -61,7 +61,7 @@ ENOUGH_KEYS = 5
 """This many keys are enough to tell that their producers place keys by CRC32."""
 
 MAX_EXCEPTIONS = 0.1
-"""So great a share of the keys may have another form than the one that is inferred."""
+"""At most this share of the keys may have another form than the one that is inferred."""
 
 
 # -- the cleanup policy

@@ -58,7 +58,6 @@ def resolve_aggregation(
 
     Args:
         count: What the user said.
-        application_id: The ``application.id``.
         subtopologies: The topics of each sub-topology.
         roles: The role of each topic.
         key_types: The types of keys, of topics whose keys are not text.

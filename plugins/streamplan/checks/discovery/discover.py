@@ -52,7 +52,6 @@ def discover(
 
     Args:
         cluster: Where to look.
-        application_id: The ``application.id``.
         sources: Topics that it reads, besides those in which its consumer group has positions.
         topology: The text of ``Topology.describe()``. It says which topics belong together.
         counts: The counts whose totals are to be checked.
@@ -181,7 +180,6 @@ def own_topics(application_id: str, names: Iterable[str], groups: Iterable[str],
     would belong to it.
 
     Args:
-        application_id: The ``application.id``.
         names: The names of all topics.
         groups: The ids of all consumer groups.
         read: The topics in which the application's group has positions.

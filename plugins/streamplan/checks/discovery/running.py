@@ -16,10 +16,9 @@ from streamplan.model.pipeline import Pipeline
 def running_application(pipeline: Pipeline, cluster: Cluster) -> Application:
     """Return what the checks of a pipeline look at: the application that writes its outputs.
 
-    That is the declared one. Where it stands beside an old application, it is the old one, as far as Kafka shows it.
+    That is the declared one. While it is the candidate of an upgrade, it is the old one, as far as Kafka shows it.
 
     Args:
-        pipeline: The pipeline.
         cluster: The brokers. Where they do not answer, the declared application is returned, and each check finds that.
 
     Raises:

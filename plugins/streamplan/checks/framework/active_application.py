@@ -11,8 +11,7 @@ def application_still_running(pipeline: Pipeline, cluster: Cluster) -> str | Non
     """Return the application that runs in place of the pipeline's own one, which does not start before it takes over.
 
     Args:
-        pipeline: The pipeline.
-        cluster: Answers positions; their metadata says who stands beside whom.
+        cluster: Answers positions; their metadata says which application is the candidate.
 
     Returns:
         Its application id; None where the pipeline declares no upgrade, or where its own application has taken over.

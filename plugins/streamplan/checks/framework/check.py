@@ -262,7 +262,6 @@ def run_checks(
     """Run checks beside each other, each in a thread, so that one that has to wait holds no other up.
 
     Args:
-        application: The application.
         checks: The checks, configured.
         connect: Returns a cluster. Each check has its own, because a cluster belongs to one thread.
         finished: Is told each result at once, in the thread of the check.

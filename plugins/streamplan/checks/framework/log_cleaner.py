@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 from streamplan.kafka_port import RecordBatch
 
 MOST_COMPRESSION = 10
-"""Records are read uncompressed, but limits of segments and batches hold for stored bytes: at most so much smaller."""
+"""Stored bytes, for which limits of segments and batches hold, are at least this part of the bytes that are read."""
 
 RECORD_OVERHEAD = 7
 """The least bytes of a record besides its key and value (``org.apache.kafka.common.record.DefaultRecord``)."""

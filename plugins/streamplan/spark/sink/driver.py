@@ -27,13 +27,13 @@ _MAX_TASKS = 16
 """Each producer that is kept has threads of its own, and a connection to each broker."""
 
 _ROWS_OF_BATCH = 10_000
-"""As many as a worker is given at a time: between two of them a long transaction is committed in parts."""
+"""A worker gets this many rows at a time. Between two of these batches a long transaction is committed in parts."""
 
 _SMALL_ONES = 2
 """The driver begins to write after this many small micro-batches, because a change costs more than to go on."""
 
 _MAX_ATTEMPTS = 4
-"""As many as Spark's tasks have (``LOCAL_MASTER``)."""
+"""Spark tries a task as often (``LOCAL_MASTER``)."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class DriverShare:
         return self.possible and self._small >= _SMALL_ONES
 
     def note(self, records: int, written_bytes: int) -> None:
-        """Note how many bytes were written for so many records. Nothing is known from what was committed before."""
+        """Note the bytes that were written for a number of records. Nothing is known from what was committed before."""
         if records and written_bytes:
             self._bytes_per_record = written_bytes / records
 

@@ -22,7 +22,7 @@ COUNTS = "partition int, key string, timestamp timestamp, count bigint"
 """The columns of counts: the partition of the repartition topic, the key, the newest timestamp, and how many."""
 
 _MOST_PARTS = 32
-"""After so many batches their counts are added up, so that they take no more memory than their keys."""
+"""The counts of this many batches are added up, so that they take no more memory than their keys."""
 
 _ROWS = 10_000
 

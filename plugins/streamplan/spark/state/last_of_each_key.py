@@ -10,7 +10,7 @@ import pyarrow as pa
 from streamplan.spark.arrow_without_pandas import use_arrow_without_pandas
 
 _MIN_ROWS = 200_000
-"""Rows that come are collected until there are so many, and as many as were selected so far."""
+"""At least this many rows are collected, and as many as were selected so far, before the last of each key is taken."""
 
 _ROWS_OF_BATCH = 10_000
 
