@@ -30,7 +30,7 @@ from streamplan.model.operations import (
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.windows import SessionWindows, TimeWindows
-from streamplan.serdes.serde import Serde, is_key_field
+from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages import plan_of
@@ -202,8 +202,7 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | 
     if found is None:
         return None
     source, key = found
-    if source.value is None or not is_key_field(source.value, key):
-        return None
+    assert source.value is not None
     name = pipeline.topology.decorate(source.topic)
     left_out = frozenset(record for record in records_left_out() if record.topic == name)
     return RekeyedRecords(name, source.value, key, left_out)

@@ -609,6 +609,6 @@ def _next_record_of(consumer: Consumer, source: TopicPartition, first: int, unti
 def commit_empty(spec: TransactionSpec, partitions: Iterable[int], kept: KeptProducers | None = None) -> None:
     """Commit the positions of partitions whose part of the micro-batch has no records, only transaction markers."""
     for partition in partitions:
-        with TaskTransaction(spec, partition, kept) as transaction:
+        with open_transaction(spec, partition, kept) as transaction:
             if not transaction.already_committed:
                 transaction.commit()

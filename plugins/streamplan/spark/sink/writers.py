@@ -218,9 +218,7 @@ class RekeyedRecords:
         if offsets:
             is_left_out = pc.is_in(rows["offset"], pa.array([*offsets], pa.int64()))
             values, left_out = pc.if_else(is_left_out, pa.scalar(None, values.type), values), true_rows(is_left_out)
-        decoded = self.serde.key_column(self.field, values)
-        keys = decoded.keys
-        unreadable = {**decoded.rejected, **_too_large(rows, keys, self.serde.max_bytes)}
+        keys, fields, unreadable = self._read(rows, values)
         unreadable |= dict.fromkeys(left_out, REASON_LEFT_OUT)
         faults = timestamp_faults(rows["timestamp"])
         if unreadable or faults is not None:
@@ -234,16 +232,25 @@ class RekeyedRecords:
             described = described.append_column("reason", reasons)
             task.dead_letter(self._not_yet_committed(described.filter(pc.invert(accepted)), task))
             rows = rows.filter(accepted)
-            keys = keys.filter(accepted)
+            keys, fields = keys.filter(accepted), fields.filter(accepted)
         rekeyed = rows.set_column(rows.schema.get_field_index("key"), "key", keys)
         if task.handed_on is not None and rekeyed.num_rows:
             handed_on, rekeyed = rekeyed, self._not_yet_committed(rekeyed, task)
-            task.handed_on.add(handed_on, rekeyed.num_rows)
+            task.handed_on.add(handed_on, fields, rekeyed.num_rows)
         if rekeyed.num_rows:
             task.produce(rekeyed, task.transaction.spec.outputs[0])
 
+    def _read(self, rows: pa.RecordBatch, values: pa.Array) -> tuple[pa.Array, pa.StructArray, dict[int, str]]:
+        """Return the new keys, what was read of the values, and by row the reason of a record that is rejected."""
+        decoded = self.serde.key_column(self.field, values)
+        rejected = {**decoded.rejected, **_too_large(rows, decoded.keys, self.serde.max_bytes)}
+        return decoded.keys, decoded.fields, rejected
+
     def _not_yet_committed(self, rows: pa.RecordBatch, task: TaskProgress) -> pa.RecordBatch:
-        return rows.filter(pc.greater_equal(rows["offset"], task.transaction.positions[self.topic]))
+        position = task.transaction.positions[self.topic]
+        if not rows.num_rows or rows["offset"][0].as_py() >= position:  # they have the order of their offsets
+            return rows
+        return rows.filter(pc.greater_equal(rows["offset"], position))
 
 
 def transactional_writer(spec: TransactionSpec, row_format: RowFormat) -> ArrowFunction:
@@ -269,7 +276,6 @@ def write_stream_tasks(
     spec: TransactionSpec,
     row_format: RowFormat,
     open_output: Callable[[TransactionSpec, int], TaskOutput],
-    hand_on: Callable[[], HandedOn] | None = None,
 ) -> pa.RecordBatch:
     """Write the rows of stream tasks, and commit what each task has written.
 
@@ -278,58 +284,55 @@ def write_stream_tasks(
         spec: Where the stream tasks read and write.
         row_format: How the rows are read.
         open_output: Takes what the stream task of a partition writes.
-        hand_on: Makes what takes the records of a stream task, see :class:`TaskProgress`.
 
     Returns:
         A row for each stream task, of the columns :data:`WRITTEN_SCHEMA`.
     """
     with ExitStack() as stack:
-        tasks = _Tasks(spec, open_output, stack, hand_on)
-        for whole in batches:
-            for partition, batch in by_partition(whole):
-                if partition in spec.partitions:
-                    row_format.write(batch, tasks.of(partition))
-        for task in tasks.progress.values():
-            row_format.require_complete_input(task)
+        tasks = _Tasks(spec, row_format, open_output, stack)
+        for batch in batches:
+            tasks.write(batch)
         return tasks.commit()
 
 
 def handing_writer(
     spec: TransactionSpec,
     row_format: RowFormat,
-    partitions: int,
+    hand_on: Callable[[], HandedOn],
     reports: Accumulator[dict[int, TaskWrote]],
     owner: str,
 ) -> ArrowFunction:
-    """Return the function that writes the rows of stream tasks, and hands their records on when they are committed.
+    """Return the function that writes the rows of stream tasks, and hands their records on.
+
+    Spark takes the result of a task whose function has ended. By then everything is committed.
 
     Args:
         spec: Where the stream tasks read and write.
         row_format: How the rows are read.
-        partitions: Of the topic that they write.
+        hand_on: Makes what takes the records of a stream task.
         reports: Gets by partition what the stream task has written.
         owner: Writes for the workers in the micro-batches whose job says so (:data:`BY_OWNER`).
 
     Returns:
-        A function for :func:`streamplan.spark.planning.compiled_plan.map_in_arrow`, with
-        :data:`~streamplan.spark.sink.handed_on.COUNTS`.
+        A function for :func:`streamplan.spark.planning.compiled_plan.map_in_arrow`, with the columns of what is handed
+        on.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_gc()
-        tasks: list[HandedOn] = []
-
-        def hand_on() -> HandedOn:
-            tasks.append(HandedOn(partitions))
-            return tasks[-1]
-
         context = TaskContext.get()
         by_owner = context is not None and context.getLocalProperty(BY_OWNER)
         open_output = partial(OwnedTransaction, address=owner) if by_owner else open_transaction
-        written = write_stream_tasks(batches, spec, row_format, open_output, hand_on)
-        rows = zip(written.to_pylist(), tasks, strict=True)
-        reports.add({row["partition"]: TaskWrote(row, task.records, task.markers) for row, task in rows})
-        for task in tasks:
+        with ExitStack() as stack:
+            tasks = _Tasks(spec, row_format, open_output, stack, hand_on)
+            for batch in batches:
+                tasks.write(batch)
+                for task in tasks.handed_on.values():
+                    yield from task.now()
+            written = {row["partition"]: row for row in tasks.commit().to_pylist()}
+        handed_on = tasks.handed_on
+        reports.add({each: TaskWrote(written[each], task.records, task.markers) for each, task in handed_on.items()})
+        for task in handed_on.values():
             yield from task.batches()
 
     return write
@@ -390,19 +393,31 @@ class _Tasks:
     """The transactions of the partitions that one Spark task meets; normally one."""
 
     spec: TransactionSpec
+    row_format: RowFormat
     open_output: Callable[[TransactionSpec, int], TaskOutput]
     stack: ExitStack
-    hand_on: Callable[[], HandedOn] | None
+    hand_on: Callable[[], HandedOn] | None = None
     progress: dict[int, TaskProgress] = field(default_factory=dict)
+    handed_on: dict[int, HandedOn] = field(default_factory=dict)
 
-    def of(self, partition: int) -> TaskProgress:
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write rows of any partitions."""
+        for partition, of_partition in by_partition(rows):
+            if partition in self.spec.partitions:
+                self.row_format.write(of_partition, self._of(partition))
+
+    def _of(self, partition: int) -> TaskProgress:
         if partition not in self.progress:
             transaction = self.stack.enter_context(self.open_output(self.spec, partition))
-            self.progress[partition] = TaskProgress(transaction, self.hand_on() if self.hand_on else None)
+            if self.hand_on is not None:
+                self.handed_on[partition] = self.hand_on()
+            self.progress[partition] = TaskProgress(transaction, self.handed_on.get(partition))
         return self.progress[partition]
 
     def commit(self) -> pa.RecordBatch:
-        """Commit all of them; return a row for each, of the columns :data:`WRITTEN_SCHEMA`."""
+        """Commit all of them when all rows have come; return a row for each, of the columns :data:`WRITTEN_SCHEMA`."""
+        for task in self.progress.values():
+            self.row_format.require_complete_input(task)
         for task in self.progress.values():
             if not task.transaction.already_committed:
                 task.transaction.commit()
