@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from streamplan.model.checkpoint_identity import every_field
 from streamplan.model.operations import Aggregate, AggregateColumn, Count, KeySelect, NullKeyFilter
-from streamplan.model.processor_topology import Processor, Source, Subtopology
+from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
 from streamplan.model.stages import stage_of
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.start_point import KafkaState
@@ -116,6 +116,26 @@ def re_keying(subtopology: Subtopology) -> tuple[Source, str] | None:
             is_text = source.key_serde.key_type == selected.key_serde.key_type == STRING_KEYS
             if is_text and source.value is not None and is_key_field(source.value, key):
                 return source, key
+    return None
+
+
+def passing(subtopology: Subtopology) -> tuple[Source, str] | None:
+    """Return what a sub-topology writes as it is to one topic from outside; None where it does anything else.
+
+    Returns:
+        The source, and the field that is made the key; an empty text where the key stays.
+    """
+    match subtopology.sources, subtopology.processors, subtopology.sinks:
+        case (Source(timestamp=None) as source,), processors, (Sink(internal=False, value=None, choice=None) as sink,):
+            before = subtopology.predecessors[sink.name]
+            if source.value is None or source.key_serde.key_type != STRING_KEYS:
+                return None
+            if not processors:
+                return source, ""
+            match processors:
+                case (Processor(operation=KeySelect(key=key, key_serde=serde)) as node,) if before == (node.name,):
+                    is_text = serde.key_type == STRING_KEYS and is_key_field(source.value, key)
+                    return (source, key) if is_text else None
     return None
 
 

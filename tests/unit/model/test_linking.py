@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from streamplan import Json, OnWindowClose, SessionWindows, TimeWindows, Topology
-from streamplan.model.linking import links_of, links_of_start
+from streamplan import Json, Long, OnWindowClose, SessionWindows, TimeWindows, Topology
+from streamplan.model.linking import links_of, links_of_start, passing
 from streamplan.registry import pipeline_named
 
 ORDER = Json("kind string, amount bigint, weight double")
@@ -143,3 +143,57 @@ def test_a_start_can_leave_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     assert links_of_start(topology) == links_of(topology) != ()
     monkeypatch.setenv("STREAMPLAN_LINKED", "false")
     assert links_of_start(topology) == ()
+
+
+def copied(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).to("out")
+
+
+def re_keyed(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).select_key("kind").to("out")
+
+
+@pytest.mark.parametrize(("declare", "field"), [(copied, ""), (re_keyed, "kind")])
+def test_passed_as_they_are(declare: Callable[[Topology], None], field: str) -> None:
+    topology = Topology("shop")
+    declare(topology)
+    (subtopology,) = topology.subtopologies
+    assert passing(subtopology) == (subtopology.sources[0], field)
+
+
+def re_keyed_by_an_expression(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).select_key("upper(kind)").to("out")
+
+
+def re_keyed_by_a_number(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).select_key("amount", key_serde=Long()).to("out")
+
+
+def written_anew(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).to("out", value=Json("kind string, amount bigint, weight double"))
+
+
+def written_twice(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER)
+    orders.select_key("kind").to("out")
+    orders.to("copy")
+
+
+def re_keyed_beside(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER)
+    orders.select_key("kind")
+    orders.to("out")
+
+
+def filtered(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).filter("amount > 1").to("out")
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [counted, re_keyed_by_an_expression, re_keyed_by_a_number, written_anew, written_twice, re_keyed_beside, filtered],
+)
+def test_not_passed_as_they_are(declare: Callable[[Topology], None]) -> None:
+    topology = Topology("shop")
+    declare(topology)
+    assert passing(topology.subtopologies[0]) is None

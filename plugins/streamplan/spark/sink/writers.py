@@ -1,7 +1,8 @@
 """What runs in Spark's Python workers: whole Arrow batches in, transactions out.
 
 A writer takes rows in one of two formats. :class:`PlannedRows` were made by the plan of a sub-topology.
-:class:`RekeyedRecords` come straight from Kafka, and the writer selects their keys. The rest is the same for both.
+:class:`RekeyedRecords` come straight from Kafka, and the writer selects their keys; :class:`PassedRecords` are such
+records that need not have a key. The rest is the same for both.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka_types import Header
 from streamplan.model.dead_letters import Origin
 from streamplan.model.left_out import REASON_LEFT_OUT
-from streamplan.serdes.arrow import true_rows
+from streamplan.serdes.arrow import longest, true_rows
 from streamplan.serdes.columns import reason_array
-from streamplan.serdes.serde import Serde, header_bytes, too_large
+from streamplan.serdes.serde import MAX_BYTES, Serde, header_bytes, too_large
 from streamplan.spark.arrow_function import ArrowFunction
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import noted
@@ -251,6 +252,30 @@ class RekeyedRecords:
         if not rows.num_rows or rows["offset"][0].as_py() >= position:  # they have the order of their offsets
             return rows
         return rows.filter(pc.greater_equal(rows["offset"], position))
+
+
+@dataclass(frozen=True)
+class PassedRecords(RekeyedRecords):
+    """Records straight from Kafka that are written to a topic from outside, where a record needs neither key nor value.
+
+    With an empty ``field`` they keep their key.
+    """
+
+    def _read(self, rows: pa.RecordBatch, values: pa.Array) -> tuple[pa.Array, pa.StructArray, dict[int, str]]:
+        """See :meth:`RekeyedRecords._read`. As in a plan, a null value is not read, and gives a null key."""
+        decoded = self.serde.decode_column(values)
+        rejected = dict(decoded.rejected)
+        if values.null_count:
+            without_value = {*true_rows(pc.is_null(values))}
+            rejected = {row: reason for row, reason in rejected.items() if row not in without_value}
+        keys = rows["key"]
+        if self.field:
+            keys = pc.struct_field(decoded.fields, self.field).cast(pa.string()).cast(pa.binary())
+        if longest(keys) + longest(values) > MAX_BYTES:
+            sizes = (pc.binary_length(column).fill_null(0) for column in (keys, values))
+            beyond = true_rows(pc.greater(pc.add(*sizes), MAX_BYTES))
+            rejected = {**dict.fromkeys(beyond, too_large(MAX_BYTES)), **rejected}
+        return keys, decoded.fields, {**_too_large(rows, keys, MAX_BYTES), **rejected}
 
 
 def transactional_writer(spec: TransactionSpec, row_format: RowFormat) -> ArrowFunction:
@@ -499,7 +524,7 @@ def _too_large(rows: pa.RecordBatch, keys: pa.Array, max_bytes: int) -> dict[int
     headers = rows["headers"]
     if headers.null_count == rows.num_rows:
         return {}
-    sizes = pc.add(pc.binary_length(keys), pc.binary_length(rows["value"]).fill_null(0))
+    sizes = pc.add(pc.binary_length(keys).fill_null(0), pc.binary_length(rows["value"]).fill_null(0))
     possible = pc.greater(pc.add(sizes, pc.binary_length(headers)), max_bytes)  # their JSON is longer than they are
     return {
         row: too_large(max_bytes)
