@@ -22,7 +22,7 @@ from streamplan.maintenance.renumbering import Likeness, match_names
 from streamplan.model.checkpoint_identity import checkpoint_identity, store_content
 from streamplan.model.committed_positions import ResolvedPositions, latest_generation, resolve_positions
 from streamplan.model.generation import Generation
-from streamplan.model.linking import LINKED, linked_state, links_of
+from streamplan.model.linking import LINKED, linked_state, links_of_start
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages import stage_of
@@ -219,7 +219,7 @@ class _Comparison:
         if kafka.checkpoint and not self.deployed.checkpoints:
             return _Start(resolved, kafka, None)
         name, aggregates, identity = f"sub-topology {group.id}", stage_of(group).aggregates, self._identity(group)
-        link = next((each for each in links_of(self.pipeline.topology) if each.reader == group), None)
+        link = next((each for each in links_of_start(self.pipeline.topology) if each.reader == group), None)
         found = self.deployed.checkpoint_of(group, kafka)
         if link is not None and found is not None and LINKED in found.identity:
             _, of_writer = self._kafka(link.writer)

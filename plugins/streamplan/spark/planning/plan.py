@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from streamplan.model.left_out import records_left_out
-from streamplan.model.linking import re_keying
+from streamplan.model.linking import passing, re_keying
 from streamplan.model.operations import (
     ACTS,
     SETS_KEY,
@@ -30,13 +30,13 @@ from streamplan.model.operations import (
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.windows import SessionWindows, TimeWindows
-from streamplan.serdes.serde import Serde, is_key_field
+from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.planning.stages.stage_plan import Cut, Sources, StagePlan, batch_of
 from streamplan.spark.sink.spec import TASK_ORDER, Output, PartitionBy
-from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
+from streamplan.spark.sink.writers import PassedRecords, PlannedRows, RekeyedRecords, RowFormat
 
 
 @dataclass(frozen=True)
@@ -198,15 +198,16 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | 
 
     Such records need no second way through Python, and no shuffle.
     """
-    found = re_keying(subtopology)
+    found, kind = re_keying(subtopology), RekeyedRecords
+    if found is None:
+        found, kind = passing(subtopology), PassedRecords
     if found is None:
         return None
     source, key = found
-    if source.value is None or not is_key_field(source.value, key):
-        return None
+    assert source.value is not None
     name = pipeline.topology.decorate(source.topic)
     left_out = frozenset(record for record in records_left_out() if record.topic == name)
-    return RekeyedRecords(name, source.value, key, left_out)
+    return kind(name, source.value, key, left_out)
 
 
 def _partition_by(subtopology: Subtopology, node: Node) -> PartitionBy:

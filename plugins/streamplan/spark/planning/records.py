@@ -45,7 +45,7 @@ from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.keys import key_fault, new_key, read_key, write_key
 from streamplan.spark.planning.partition_times import PartitionTimes
-from streamplan.spark.sources import RAW
+from streamplan.spark.sources import HEADERS, RAW
 from streamplan.spark.timestamps import timestamp_faults
 
 
@@ -375,6 +375,36 @@ def read_internal_keys(raw: DataFrame, key_serde: KeySerde) -> RecordFrame:
     record = _record(key_serde, F.lit(None).cast("string"), F.lit(None).cast("bigint"))
     records = raw.select(record.alias("record"))
     return RecordFrame(records, value_is_raw=True, no_rejects=True, key_not_null=True, key_serde=key_serde)
+
+
+def read_handed_on(rows: DataFrame, serde: Serde, key_serde: KeySerde, topic: str) -> RecordFrame:
+    """Read the records of a repartition topic that were handed on, see :class:`.HandedOnRecords`.
+
+    Each has a value, of which the bytes are not there.
+
+    Args:
+        rows: Of the columns :data:`~streamplan.spark.sink.handed_on.RECORDS`, and ``fields`` where there are any.
+        serde: Has read the values.
+        key_serde: Reads the keys.
+        topic: The name of the topic in Kafka.
+    """
+    known = {
+        "topic": F.lit(topic),
+        "offset": F.lit(None).cast("bigint"),
+        "headers": F.lit(None).cast(HEADERS),
+        "value": F.lit("").cast("binary"),
+    }
+    record = _record(key_serde, F.lit(None).cast("string"), F.lit(None).cast("bigint"))
+    fields = ["fields.*"] if "fields" in rows.columns else []
+    return RecordFrame(
+        rows.withColumns(known).select(*fields, record.alias("record")),
+        value_is_raw=True,
+        no_rejects=True,
+        key_not_null=True,
+        serde=serde,
+        format=serde.format,
+        key_serde=key_serde,
+    )
 
 
 def _read(raw: DataFrame, serde: Serde, key_serde: KeySerde, reader: ArrowFunction) -> RecordFrame:

@@ -103,6 +103,42 @@ class Beginning:
         return resolve_start(f"sub-topology {name}", state, self.identity, self.committed, aggregates=self.aggregates)
 
 
+def continue_linked(
+    spark: SparkSession,
+    deployment: Deployment,
+    ownership: TaskOwnership,
+    claimed: ClaimedTasks,
+    apart: Beginning,
+    linked: Beginning,
+) -> Checkpoint | None:
+    """Let the query of two linked sub-topologies go on with the state that the query of the second one has left.
+
+    Args:
+        spark: The session that will run the query.
+        deployment: Where the pipeline runs.
+        ownership: Of the application's stream tasks.
+        claimed: The committed positions, which no other aggregator can move.
+        apart: What the beginning of the second one alone would be decided by.
+        linked: What the beginning of both is decided by.
+
+    Returns:
+        The checkpoint, which Kafka names; None where that state is not there, or does not belong to the positions.
+    """
+    checkpoints = checkpoints_of(spark, deployment)
+    found = checkpoints.find(apart.subtopology.id, apart.committed.checkpoint)
+    if found is None or apart.decision(found).start is not StartFrom.CHECKPOINT:
+        return None  # a checkpoint of both is another's
+    if found.last_planned() != found.last_committed():
+        return None  # the micro-batch that is not finished reads the repartition topic
+    checkpoint = checkpoints.take(found, claimed.generation.number)
+    checkpoints.delete_left_over(checkpoint)
+    checkpoint.continue_at(linked.committed.positions, linked.topics)
+    checkpoint.complete(linked.identity)
+    for named_by in linked.subtopologies:
+        ownership.name_checkpoint(claimed, named_by.id, checkpoint.id)
+    return checkpoint
+
+
 def prepare_checkpoint(
     spark: SparkSession,
     deployment: Deployment,
