@@ -122,11 +122,11 @@ class Follower:
         self._brokers, self._cluster, self._view, self._failed = brokers, cluster, view, failed
         self._stop = Event()
         self._opens_anew = Event()
-        self._answered_at = time.monotonic()
         self.failure: StreamplanError | None = None
         """Why nothing is read any more; None while it is."""
         self._followed = Followed(cluster, view)
         read_to_the_ends(cluster, view)
+        self._answered_at = time.monotonic()
         self._threads = [Thread(target=self._run, args=(work,), daemon=True) for work in (self._follow, self._look)]
         for thread in self._threads:
             thread.start()

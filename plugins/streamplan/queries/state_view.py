@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from heapq import merge
-from itertools import islice
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
@@ -19,6 +18,9 @@ from streamplan.queries.store_form import StoreForm, require_store
 
 _LEAST_SEGMENT_MS = 60_000
 """``Stores.persistentWindowStore``: the interval of a segment is half of the retention, and at least a minute."""
+
+SCANNED_ENTRIES = 10_000
+"""A query looks at so many entries at a time. In between, changes are applied and other queries are answered."""
 
 _BEFORE_ALL_TIME = -(1 << 63)
 
@@ -203,21 +205,41 @@ class StoreView:
         """
         if selection.of_key is not None:
             self._require_held(selection.of_key)
+        found, scanned = self._scan(selection, after, limit + 1)
+        while scanned is not None and len(found) <= limit:
+            more, scanned = self._scan(selection, scanned, limit + 1 - len(found))
+            found += more
+        return Page(found[:limit], found[limit - 1][:2] if len(found) > limit else None)
+
+    def _scan(self, selection: Selection, after: Place | None, wanted: int) -> tuple[list[Entry], Place | None]:
+        """Return the next entries of a selection, and how far it was looked; None for to the end.
+
+        Args:
+            selection: Which entries, and in which order.
+            after: Only entries behind this place.
+            wanted: It is not looked further than to so many entries.
+        """
         first, last, reverse = selection.first, selection.last, selection.reverse
         if after is not None:
             first, last = (first, _least(last, after[0])) if reverse else (_greatest(first, after[0]), last)
 
-        def is_selected(entry: Entry) -> bool:
-            if after is not None and (entry[:2] >= after if reverse else entry[:2] <= after):
-                return False
-            is_of_key = selection.of_key is None or self.form.raw_key(entry.key) == selection.of_key
-            return is_of_key and selection.where(entry.key)
+        def is_behind(entry: Entry) -> bool:
+            return after is None or (entry[:2] < after if reverse else entry[:2] > after)
 
+        found: list[Entry] = []
         with self._lock:
             of_partitions = [state.between(first, last, reverse=reverse) for state in self.states.values()]
             merged = merge(*of_partitions, key=lambda entry: entry[:2], reverse=reverse)
-            found = list(islice(filter(is_selected, merged), limit + 1))
-        return Page(found[:limit], found[limit - 1][:2] if len(found) > limit else None)
+            for number, entry in enumerate(filter(is_behind, merged), 1):
+                if self._is_selected(entry, selection):
+                    found.append(entry)
+                if len(found) == wanted or number == SCANNED_ENTRIES:
+                    return found, entry[:2]
+        return found, None
+
+    def _is_selected(self, entry: Entry, selection: Selection) -> bool:
+        is_of_key = selection.of_key is None or self.form.raw_key(entry.key) == selection.of_key
+        return is_of_key and selection.where(entry.key)
 
     def _require_held(self, raw: bytes) -> int | None:
         partition = self.form.partition_of(raw)

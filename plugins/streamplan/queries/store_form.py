@@ -242,7 +242,7 @@ class ReadValues:
             if serde is None or isinstance(serde, Json):
                 return parse_plain(data)
             text = text_of_value(data, self._schemas)
-            return parse_plain(data) if text is None else json.loads(text)
+            return parse_plain(data) if text is None else json.loads(text, parse_constant=str)
         except Undecodable:
             return as_text(data)
 

@@ -10,7 +10,7 @@ from streamplan.errors import CouldNotLook, Refused, StreamplanError
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.processor import KeyValue, Windowed
 from streamplan.model.windows import stored_session_key, stored_window_key
-from streamplan.queries import PartitionNotHeld, ValueAndTimestamp, stores
+from streamplan.queries import PartitionNotHeld, ValueAndTimestamp, state_view, stores
 from streamplan.queries.store_form import UnknownStore
 
 from tests.support.queried import MINUTE, PARTITIONS, Queried
@@ -31,11 +31,12 @@ def placed(key: bytes) -> int:
     return partition_for_key(key, PARTITIONS)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "scanned"), [(0, 1), (1, 5), (2, 10_000)])
 def test_the_last_value_of_each_key_counts_and_ranges_are_in_byte_order(
-    queried: Queried, seed: int, monkeypatch: pytest.MonkeyPatch
+    queried: Queried, seed: int, scanned: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "PAGE_ENTRIES", 7)  # so that there are many pages
+    monkeypatch.setattr(state_view, "SCANNED_ENTRIES", scanned)
     numbers, expected = random.Random(seed), dict[bytes, int]()
     for step in range(1_000):
         key = "".join(numbers.choices("aébzß", k=numbers.randint(1, 4))).encode()
