@@ -12,12 +12,12 @@ from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import ProcessWithStores, Schedule, StateStore
 from streamplan.model.processor import KeyValueStore, Processor, WindowStore
 from streamplan.model.processor_stores import declared_store, schedules_of
+from streamplan.model.windows import stored_window_key
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.spark.headers import headers_as_text
 from streamplan.spark.planning import process_stores_state
 from streamplan.spark.planning.process_stores_state import ProcessStoresState, RestoredProcessStores, TaskProcessor
-from streamplan.spark.planning.task_stores import window_key
 
 from tests.support.process_task import Variables
 
@@ -110,7 +110,7 @@ class StoresTask:
             if (place := row.get("store")) is not None:
                 store, key = self.stores[place], row["stored_key"]
                 if store.retention_ms is not None:
-                    key = window_key(key, row["start"], row["number"])
+                    key = stored_window_key(key, row["start"], row["number"])
                 self.changelogs[store.store][key] = (row["stored_value"], row["at"])
                 self.changes.append((store.store, key, row["stored_value"], row["at"]))
             else:

@@ -20,13 +20,15 @@ class Role(StrEnum):
 
     ``AGGREGATOR``: the driver and the executors of the streaming aggregator. ``PRODUCER``: the job that writes test
     data. ``CHECKS``: health checks, recounts and ``streamplan check``. ``DEPLOYER``: the tasks that create topics,
-    purge repartition topics, stop and reset the application, and move it to more partitions.
+    purge repartition topics, stop and reset the application, and move it to more partitions. ``QUERIES``: ``streamplan
+    serve``, and programs that ask the state stores.
     """
 
     AGGREGATOR = "aggregator"
     PRODUCER = "producer"
     CHECKS = "checks"
     DEPLOYER = "deployer"
+    QUERIES = "queries"
 
 
 class ResourceType(StrEnum):
@@ -74,6 +76,7 @@ def required_acls(pipeline: Pipeline, role: Role) -> tuple[AclEntry, ...]:
         Role.PRODUCER: _producer,
         Role.CHECKS: _checks,
         Role.DEPLOYER: _deployer,
+        Role.QUERIES: _queries,
     }[role](pipeline)
     return tuple(dict.fromkeys(entries))
 
@@ -183,6 +186,13 @@ def _deployer(pipeline: Pipeline) -> Iterable[AclEntry]:
         prefixed=True,
         reason="whoever runs is fenced before a stop, a reset or a move",
     )
+
+
+def _queries(pipeline: Pipeline) -> Iterable[AclEntry]:
+    for spec in pipeline.declared_topics():
+        is_asked = not spec.prefix_bytes and spec.primary_key_type is None  # the others hold what waits in joins
+        if spec.role is TopicRole.CHANGELOG and is_asked:
+            yield _topic(spec.name, Operation.READ, "the state store is read from it")
 
 
 def _checks_of_upgrade(pipeline: Pipeline, old: str) -> Iterable[AclEntry]:

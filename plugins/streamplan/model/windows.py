@@ -346,5 +346,25 @@ def parse_stored_session(stored: bytes) -> StoredSessionKey | None:
     return StoredSessionKey(without_suffix(stored, STORED_SESSION_BYTES), _signed(end), _signed(start))
 
 
+def stored_window_key(key: bytes, start_ms: int, sequence_number: int = 0) -> bytes:
+    """The key of a window in a store (``WindowKeySchema.toStoreKeyBinary``).
+
+    Args:
+        key: The key in bytes.
+        start_ms: When the window begins, in ms since the epoch.
+        sequence_number: The number among those of the same key and start.
+    """
+    return key + _bytes_of(start_ms) + sequence_number.to_bytes(SEQUENCE_NUMBER_BYTES, "big")
+
+
+def stored_session_key(key: bytes, start_ms: int, end_ms: int) -> bytes:
+    """The key of a session in a store (``SessionKeySchema.toBinary``): the end stands before the start."""
+    return key + _bytes_of(end_ms) + _bytes_of(start_ms)
+
+
+def _bytes_of(time_ms: int) -> bytes:
+    return time_ms.to_bytes(WINDOW_START_BYTES, "big", signed=True)
+
+
 def _signed(number: bytes) -> int:
     return int.from_bytes(number, "big", signed=True)

@@ -18,9 +18,9 @@ from streamplan.model.processor import (
     Record,
     WindowStore,
 )
+from streamplan.model.windows import stored_window_key
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Double, Integer, Long, String
-from streamplan.spark.planning.task_stores import window_key
 
 from tests.support.stores_task import Arrived, StoresTask
 
@@ -282,7 +282,7 @@ def test_a_window_store_is_a_dict_of_keys_and_starts_that_forgets_what_is_too_ol
             }[word]
         )
     assert [json.loads(each.value["s"]) for each in made] == expected
-    assert task.changelogs["recent"].keys() == {window_key(key.encode(), at * SECOND) for key, at in values}
+    assert task.changelogs["recent"].keys() == {stored_window_key(key.encode(), at * SECOND) for key, at in values}
 
 
 def test_a_window_whose_segment_is_over_is_gone_from_the_state_and_not_put() -> None:
@@ -290,10 +290,10 @@ def test_a_window_whose_segment_is_over_is_gone_from_the_state_and_not_put() -> 
     task = StoresTask(Recent, {"recent": store}, "s string")
     for offset, at in enumerate((0, 400 * SECOND, 10 * SECOND)):
         task.process(Arrived("k", at, {"s": "put", "n": 1}, offset))
-    assert [key for (key,) in task.state["recent"]] == [window_key(b"k", 400 * SECOND)]
+    assert [key for (key,) in task.state["recent"]] == [stored_window_key(b"k", 400 * SECOND)]
     assert len(task.changelogs["recent"]) == 3
     task.restore()
-    assert [key for (key,) in task.state["recent"]] == [window_key(b"k", 400 * SECOND)]
+    assert [key for (key,) in task.state["recent"]] == [stored_window_key(b"k", 400 * SECOND)]
     (made,) = task.process(Arrived("k", 500 * SECOND, {"s": "all", "n": 0}, 3))
     assert json.loads(made.value["s"]) == [["k", 401, 1]]
 

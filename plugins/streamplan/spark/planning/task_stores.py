@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from streamplan.model.operations import StateStore
 from streamplan.model.processor import KeyValue, KeyValueStore, Windowed, WindowStore
-from streamplan.model.windows import SEQUENCE_NUMBER_BYTES, STORED_WINDOW_BYTES, WINDOW_START_BYTES
+from streamplan.model.windows import SEQUENCE_NUMBER_BYTES, STORED_WINDOW_BYTES, stored_window_key
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.json import Json
 from streamplan.serdes.moments import as_datetime, as_milliseconds
@@ -222,17 +222,6 @@ class TaskStore:
                 self.keys.drop(key)
 
 
-def window_key(key: bytes, start: int, number: int = 0) -> bytes:
-    """Return the key of a window in bytes (``WindowKeySchema.toStoreKeyBinary``).
-
-    Args:
-        key: The key in bytes.
-        start: When the window begins, in ms.
-        number: Its number among those of the same key and start.
-    """
-    return key + start.to_bytes(WINDOW_START_BYTES, "big", signed=True) + number.to_bytes(SEQUENCE_NUMBER_BYTES, "big")
-
-
 def start_of(key: bytes) -> int:
     """Return when a window begins, in ms, of its key in bytes."""
     return int.from_bytes(key[-STORED_WINDOW_BYTES:-SEQUENCE_NUMBER_BYTES], "big", signed=True)
@@ -307,23 +296,23 @@ class _Windows(WindowStore[Any, Any]):
             return
         number = 0
         if self._duplicates:
-            known = self._keys.between(window_key(raw, start), window_key(raw, start, _GREATEST_NUMBER))
+            known = self._keys.between(stored_window_key(raw, start), stored_window_key(raw, start, _GREATEST_NUMBER))
             number = 1 + (int.from_bytes(known[-1][-SEQUENCE_NUMBER_BYTES:], "big") if known else 0)
         self._store.observed = max(self._store.observed, start)
         live = (self._store.observed - self._retention_ms) // self._store.segment_ms
         is_live = start // self._store.segment_ms >= live  # the library logs also what its store drops
         data = None if value is None else self._codec.value(value)
-        self._store.put(window_key(raw, start, number), data, is_kept=is_live)
+        self._store.put(stored_window_key(raw, start, number), data, is_kept=is_live)
 
     def fetch(self, key: Any, first: datetime | int, last: datetime | int | None = None) -> Any:
         raw = self._codec.key(key)
         if last is None:
             start = _ms(first)
-            return self._codec.seen(self._keys.get(window_key(raw, start)) if start >= self._earliest else None)
+            return self._codec.seen(self._keys.get(stored_window_key(raw, start)) if start >= self._earliest else None)
         begin, end = max(_ms(first), self._earliest), _ms(last)
         if end < begin:
             return iter(())
-        keys = self._keys.between(window_key(raw, max(begin, 0)), window_key(raw, end, _GREATEST_NUMBER))
+        keys = self._keys.between(stored_window_key(raw, max(begin, 0)), stored_window_key(raw, end, _GREATEST_NUMBER))
         found = [(name, self._keys.get(name)) for name in keys if name[:-STORED_WINDOW_BYTES] == raw]
         return (KeyValue(as_datetime(start_of(name)), self._codec.seen(value)) for name, value in found)
 
