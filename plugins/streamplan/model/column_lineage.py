@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 from streamplan.model.operations import (
     Aggregate,
+    AggregateWindowsFunction,
+    CogroupFunctionSide,
     CogroupSide,
     Columns,
     Count,
@@ -37,6 +39,7 @@ from streamplan.model.operations import (
     SubscriptionSend,
     TableJoin,
     TableMapValues,
+    value_of_stream,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source
 from streamplan.model.topology import Topology
@@ -157,8 +160,13 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
         case Count():
             key_origins = before.get(KEY, frozenset())
             return {KEY: key_origins, "count": key_origins}
+        case CogroupFunctionSide(number=number):
+            return {KEY: before.get(KEY, frozenset()), **_by_function(((value_of_stream(number), ""),), before)}
         case CogroupSide(arguments=given):
             return {KEY: before.get(KEY, frozenset()), **_columns(given, before)}
+        case AggregateWindowsFunction(fields=fields, initializer=initializer):
+            names = fields if initializer is not None else tuple((name, "") for name in before if name != KEY)
+            return {KEY: before.get(KEY, frozenset()), **_by_function(names, before)}
         case Aggregate(columns=columns):
             arguments = tuple((column.name, column.arguments) for column in columns)
             return {KEY: before.get(KEY, frozenset()), **_columns(arguments, before)}

@@ -19,7 +19,9 @@ from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
+    AggregateWindowsFunction,
     Cogroup,
+    CogroupFunctionSide,
     CogroupSide,
     Filter,
     FilterNot,
@@ -103,7 +105,7 @@ def judge_each(operation: Operation, unknown: Collection[str], attempt: Callable
         attempt: Plans an operation in its place. Raises what Spark says of it.
     """
     names = next((names for kind, names in _EXPRESSIONS.items() if isinstance(operation, kind)), ())
-    if not names or isinstance(operation, Cogroup):
+    if not names or isinstance(operation, Cogroup | CogroupFunctionSide | AggregateWindowsFunction):
         return None
     places = [
         (name, number)
