@@ -25,6 +25,7 @@ from streamplan.model.operations import (
     FilterNot,
     FlatMap,
     FlatMapValues,
+    GlobalJoin,
     Join,
     KeySelect,
     Map,
@@ -49,6 +50,7 @@ _EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
     FlatMapValues: ("each", "value"),
     Peek: ("metrics",),
     Join: ("value",),
+    GlobalJoin: ("key", "value"),
     StreamJoin: ("value",),
     TableJoin: ("value",),
     TableFilter: ("condition",),
@@ -63,6 +65,7 @@ _PASSES = Filter | FilterNot | KeySelect | Peek | Split | TableFilter
 
 _WORDS = {
     "key_select": "the key",
+    "global_join": "join",
     "split": "branch",
     "stream_join": "join",
     "outer_stream_join": "join",
