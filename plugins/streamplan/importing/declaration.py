@@ -20,7 +20,7 @@ from streamplan.importing.calls import (
     schema,
 )
 from streamplan.importing.facts import COUNT, SESSIONS, WINDOWS, Facts
-from streamplan.importing.nodes import Node, number_of, prefix_of
+from streamplan.importing.nodes import Node, number_of
 from streamplan.importing.operations import Operation
 from streamplan.importing.processors import processor_of
 
@@ -486,12 +486,12 @@ class _Writer:
         node, [stream, table] = operation.node, operation.on
         if operation.others:
             self.ask.note(node.name, f"which global table it joins: {', '.join((table, *operation.others))}")
-        method = "left_join" if prefix_of(node.name) == _PREFIXES["left_join"] else "join"
+        self.ask.note(node.name, "whether it is join() or left_join(): both have the same name")
         fields = self.ask.fields(node.name, "the value that {} gives", "table.count")
         options: Options = {"key": self.ask.text(node.name, "the key that {} looks up in the global table", "count")}
-        options |= self._named(node, method)
-        variable = _variable(node.name, method)
-        self._call(Call(node.name, stream, method, (Result(table), fields), options, variable))
+        options |= self._named(node, "left_join")
+        variable = _variable(node.name, "join")
+        self._call(Call(node.name, stream, "join", (Result(table), fields), options, variable))
 
     def _stream_join(self, operation: Operation) -> None:
         node, [stream, other], join = operation.node, operation.on, operation.stream_join

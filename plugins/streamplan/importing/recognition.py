@@ -193,7 +193,7 @@ class Recognition:
             return word if self.words[before] in _TABLES and not others else "stand_in"
         if word == "to_table":  # behind a repartition topic it is one with a number that another operation draws
             return word if self.words[before] not in ("repartition", *_TABLES) else "stand_in"
-        if word in JOINS and self._has_global_tables and self.words[before] not in _TABLES and not others:
+        if word == "left_join" and self._has_global_tables and self.words[before] not in _TABLES and not others:
             return "global_join"
         if word in (*JOINS, *_TABLES):
             return "stand_in"

@@ -1439,7 +1439,7 @@ class KStream(_Declared[K, V]):
         name: str | None,
         operation: str,
     ) -> KStream[K, Any]:
-        """``KStreamImpl.globalTableJoin``: the key stays, and the topics are not co-partitioned."""
+        """``KStreamImpl.globalTableJoin``: the key stays. Both joins have the same generated name."""
         if not self._can_take(table, GlobalKTable, operation, "Join a global table of this topology"):
             return replace(self, _fields=None)
         if key is None:
@@ -1452,7 +1452,7 @@ class KStream(_Declared[K, V]):
         looked_up = self._field(key or "record.key", f"{operation}, key")
         fields = None if self._fields is None or table._fields is None else tuple(column for column, _ in columns)
         return self._then(
-            "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-",
+            "KSTREAM-LEFTJOIN-",
             name,
             GlobalJoin(table._topic, table._serde, table._key.serde, looked_up, columns, left),
             _fields=fields,

@@ -11,7 +11,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -28,6 +28,10 @@ GLOBAL_TABLES = "streamplan.global-tables"
 """The local property of Spark jobs with the offsets of :func:`tell_offsets`, or the records of :func:`tell_records`."""
 
 
+_MOST_UNUSED = 1_000
+"""So many rows that were replaced or deleted are stored, beside as many as there are keys."""
+
+
 class TableRecord(NamedTuple):
     """A record of a table's topic."""
 
@@ -37,15 +41,27 @@ class TableRecord(NamedTuple):
     value: bytes | None
 
 
+class Told(NamedTuple):
+    """What a job says of a table.
+
+    Attributes:
+        ranges: Of each partition its number, the first offset that there is, and the offset up to which it is read.
+        records: All records, with keys and values in base64, where the job carries them itself.
+    """
+
+    ranges: Sequence[tuple[int, int, int]]
+    records: Sequence[tuple[int, int, str | None, str | None]] = ()
+
+
 class ReadTable(Protocol):
     """Reads the records of a table's topic in a worker. It can be pickled."""
 
-    def __call__(self, topic: str, told: Any, after: Mapping[int, int]) -> Iterable[TableRecord]:
-        """Return records of a topic; those of a partition in the order of their offsets.
+    def __call__(self, topic: str, told: Told, after: Mapping[int, int]) -> Iterable[TableRecord]:
+        """Return the records that are new; those of a partition in the order of their offsets.
 
         Args:
             topic: The name in Kafka.
-            told: What the job says of the topic.
+            told: What the job says of the table.
             after: By partition the first offset that was not read yet. Partitions of which nothing was read are absent.
         """
 
@@ -60,14 +76,14 @@ class TableInKafka:
 
     brokers: Brokers
 
-    def __call__(self, topic: str, told: Any, after: Mapping[int, int]) -> Iterator[TableRecord]:
+    def __call__(self, topic: str, told: Told, after: Mapping[int, int]) -> Iterator[TableRecord]:
         """See :class:`ReadTable`.
 
         Raises:
             CouldNotLook: The records did not come.
             BrokersUnavailable: Kafka does not answer.
         """
-        ranges = {number: (max(first, after.get(number, 0)), until) for number, first, until in told}
+        ranges = {number: (max(first, after.get(number, 0)), until) for number, first, until in told.ranges}
         new = {number: extent for number, extent in ranges.items() if extent[0] < extent[1]}
         for batch in KafkaCluster(self.brokers).read(topic, new) if new else ():
             for row in zip(batch.offsets, batch.keys, batch.values, strict=True):
@@ -77,9 +93,9 @@ class TableInKafka:
 class TableInJob:
     """Gives the records that a job carries itself: for tests without Kafka."""
 
-    def __call__(self, topic: str, told: Any, after: Mapping[int, int]) -> Iterator[TableRecord]:
+    def __call__(self, topic: str, told: Told, after: Mapping[int, int]) -> Iterator[TableRecord]:
         """See :class:`ReadTable`."""
-        for partition, offset, *texts in told:
+        for partition, offset, *texts in told.records:
             if offset >= after.get(partition, 0):
                 key, value = (None if text is None else b64decode(text) for text in texts)
                 yield TableRecord(partition, offset, key, value)
@@ -98,10 +114,10 @@ def tell_offsets(spark: SparkSession, origin: str, cluster: Cluster, topics: Ite
         BrokersUnavailable: Kafka does not answer.
         CouldNotLook: A topic is missing.
     """
-    told = {
-        topic: [(number, at.log_start, at.last_stable) for number, at in sorted(cluster.offsets(topic).items())]
-        for topic in topics
-    }
+    told = {}
+    for topic in topics:
+        offsets = sorted(cluster.offsets(topic).items())
+        told[topic] = Told([(number, at.log_start, at.last_stable) for number, at in offsets])
     _tell(spark, origin, told)
 
 
@@ -117,14 +133,15 @@ def tell_records(spark: SparkSession, origin: str, records: Mapping[str, Sequenc
     def text(data: bytes | None) -> str | None:
         return None if data is None else b64encode(data).decode()
 
-    _tell(
-        spark,
-        origin,
-        {topic: [(*each[:2], text(each.key), text(each.value)) for each in of] for topic, of in records.items()},
-    )
+    told = {}
+    for topic, of_topic in records.items():
+        ends = {each.partition: each.offset + 1 for each in of_topic}
+        rows = [(each.partition, each.offset, text(each.key), text(each.value)) for each in of_topic]
+        told[topic] = Told([(number, 0, end) for number, end in ends.items()], rows)
+    _tell(spark, origin, told)
 
 
-def _tell(spark: SparkSession, origin: str, told: Mapping[str, Any]) -> None:
+def _tell(spark: SparkSession, origin: str, told: Mapping[str, Told]) -> None:
     spark.sparkContext.setLocalProperty(GLOBAL_TABLES, json.dumps([origin, told]))
 
 
@@ -147,7 +164,6 @@ class Rows:
         """Take over records. A null value deletes its key. A record without a key is no row, as in the library."""
         changed: dict[bytes, TableRecord] = {}
         for record in records:
-            self.next_offsets[record.partition] = record.offset + 1
             if record.key is not None:
                 changed[record.key] = record
         if not changed:
@@ -160,12 +176,14 @@ class Rows:
             None if reason is None else f"its row, {self._topic}-{each.partition} offset {each.offset}: {reason}"
             for each, reason in zip(written, decoded.reasons().to_pylist(), strict=True)
         ]
-        # What is stored is what some key has, and what is new.
-        kept = pa.array(self._places.values(), pa.int64())
-        self._fields = pa.concat_arrays([self._fields.take(kept), decoded.fields.cast(self._fields.type)])
-        self._reasons = pa.concat_arrays([self._reasons.take(kept), pa.array(rejected, pa.string())])
-        keys = [*self._places, *(record.key for record in written)]
-        self._places = {key: place for place, key in enumerate(keys) if key is not None}
+        begin = len(self._fields)
+        self._fields = pa.concat_arrays([self._fields, decoded.fields.cast(self._fields.type)])
+        self._reasons = pa.concat_arrays([self._reasons, pa.array(rejected, pa.string())])
+        self._places |= {each.key: place for place, each in enumerate(written, begin) if each.key is not None}
+        if len(self._fields) > 2 * len(self._places) + _MOST_UNUSED:
+            used = pa.array(self._places.values(), pa.int64())
+            self._fields, self._reasons = self._fields.take(used), self._reasons.take(used)
+            self._places = {key: place for place, key in enumerate(self._places)}
 
     def of(self, keys: pa.Array) -> tuple[pa.StructArray, pa.StringArray]:
         """Return the row of each key, null where there is none, and why it cannot be read."""
@@ -198,6 +216,8 @@ def rows_of_job(topic: str, serde: Serde, read: ReadTable) -> Rows:
     known, rows = _ROWS.get((topic, serde), ("", Rows(topic, serde)))
     if known != origin:
         rows = Rows(topic, serde)
-    rows.put(read(topic, told[topic], rows.next_offsets))
+    of_topic = Told(*told[topic])
+    rows.put(read(topic, of_topic, rows.next_offsets))
+    rows.next_offsets |= {number: until for number, _, until in of_topic.ranges}
     _ROWS[topic, serde] = origin, rows
     return rows

@@ -241,7 +241,7 @@ DECLARED = {
     printed: "KSTREAM-PRINTER-0000000001: its label, and whether it prints to a file",
     table_mapped: "KTABLE-MAPVALUES-0000000003: the value that it gives",
     table_of_stream: "KTABLE-FILTER-0000000003: which values it keeps",
-    global_table: "KSTREAM-JOIN-0000000004: the key that it looks up in the global table",
+    global_table: "KSTREAM-LEFTJOIN-0000000004: the key that it looks up in the global table",
     two_global_tables: "KSTREAM-LEFTJOIN-0000000007: which global table it joins",
 }
 """The file has the operation. A person writes what it does."""

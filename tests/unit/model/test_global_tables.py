@@ -64,7 +64,7 @@ def test_permissions_lineage_and_the_diagram_have_the_table() -> None:
     assert ("products", "sub-topology 1 joins it as a global table") in acls
     assert column_lineage(pipeline.topology)["priced"]["price"] == {Column("products", "price")}
     edges = {(start, end) for start, end, _ in diagram_of(pipeline).edges}
-    assert ("topic products", "1 KSTREAM-JOIN-0000000004") in edges
+    assert ("topic products", "1 KSTREAM-LEFTJOIN-0000000004") in edges
 
 
 def test_what_nobody_uses_is_told_of_the_stream_alone() -> None:
