@@ -17,6 +17,7 @@ import streamplan
 from streamplan import (
     BranchedKStream,
     CogroupedKStream,
+    GlobalKTable,
     KGroupedStream,
     KStream,
     KTable,
@@ -40,10 +41,11 @@ CLASSES: tuple[type, ...] = (
     CogroupedKStream,
     WindowedCogroupedKStream,
     KTable,
+    GlobalKTable,
 )
 """The classes of the language, in the order in which a declaration meets them."""
 
-OF_TOPOLOGY = ("stream", "table", "describe")
+OF_TOPOLOGY = ("stream", "table", "global_table", "describe")
 """The operations of a topology. Its other methods are for the parts of Streamplan that run it."""
 
 REFUSED = {("KStream", "through"), ("KTable", "suppress")}
@@ -56,7 +58,8 @@ _ORDER = 'Json("id string, country string, customer string, price double, count 
 SETTING: Mapping[str, str] = {
     "topology": f'topology = Topology("{APPLICATION_ID}")',
     "stream": f'stream = topology.stream("orders", value={_ORDER}, key="customer")',
-    "orders": 'orders = topology.stream("orders", value=Json("id string, amount double"), key="customer")',
+    "orders": 'orders = topology.stream("orders", value=Json("id string, product string, amount double"), '
+    'key="customer")',
     "payments": 'payments = topology.stream("payments", value=Json("id string, amount double"), key="customer")',
     "purchases": 'purchases = topology.stream("purchases", value=Json("id string, amount double"), key="customer")',
     "clicks": 'clicks = topology.stream("clicks", value=Json("page string"), key="customer").group_by_key()',
@@ -66,6 +69,7 @@ SETTING: Mapping[str, str] = {
     "customers": 'customers = topology.table("customers", value=Json("name string, city string"), key="customer")',
     "accounts": 'accounts = topology.table("accounts", value=Json("name string"), key="customer")',
     "addresses": 'addresses = topology.table("addresses", value=Json("city string"), key="customer")',
+    "products": 'products = topology.global_table("products", value=Json("name string, price double"))',
     "table": 'table = topology.table("scores", value=Json("total bigint"))',
     "grouped": "grouped = stream.group_by_key()",
     "counts": 'counts = topology.table("counts", value=Json("count bigint"))',
@@ -99,6 +103,8 @@ _OTHERWISE: Mapping[tuple[str, str], Mapping[str, str]] = {
 """Names that are something else in the examples of one operation."""
 
 EXAMPLES: Mapping[tuple[str, str], str] = {
+    ("Topology", "global_table"): 'prices = topology.global_table("prices", value=Json("price double"))\n'
+    'orders.join(prices, {"id": "id", "price": "table.price"}, key="product").to("priced-orders")',
     ("Topology", "describe"): 'stream.filter("amount > 0").to("paid-orders")\nprint(topology.describe())',
     ("WindowedKStream", "count"): 'windowed.count(store="orders-per-minute")',
     ("WindowedCogroupedKStream", "aggregate"): 'cogrouped.windowed_by(TimeWindows("1 minute")).aggregate('
@@ -120,6 +126,7 @@ READ_ON: Mapping[str, tuple[str, str]] = {
     "outer_join": ("Two streams", "two-streams"),
     "stream": ("Records", "records"),
     "table": ("Records", "records"),
+    "global_table": ("Global tables", "global-tables"),
     "to_table": ("Operations of tables", "operations-of-tables"),
     "split": ("Branches", "branches"),
     "branch": ("Branches", "branches"),
@@ -228,7 +235,10 @@ def index_page() -> str:
     """Return the page that lists all operations with their first sentence."""
     lines = ["# Operations", "", "The words of the language, by the class that has them.", ""]
     for cls in CLASSES:
-        lines += [f"## {cls.__name__}", "", parse(cls).text.partition("\n")[0], "", "| Operation | |", "|---|---|"]
+        lines += [f"## {cls.__name__}", "", parse(cls).text.partition("\n")[0], ""]
+        if not operations_of(cls):
+            continue
+        lines += ["| Operation | |", "|---|---|"]
         for operation in operations():
             if operation.cls is cls:
                 first = parse(getattr(cls, operation.name)).text.partition("\n")[0]

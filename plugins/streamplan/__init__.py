@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamplan.model.kstream import (
         BranchedKStream,
         CogroupedKStream,
+        GlobalKTable,
         KGroupedStream,
         KStream,
         KTable,
@@ -57,6 +58,7 @@ __all__ = [
     "Double",
     "Expression",
     "F",
+    "GlobalKTable",
     "Integer",
     "JoinWindows",
     "Json",
@@ -95,6 +97,7 @@ _MODULES = {
     "Double": "streamplan.serdes.primitive",
     "Expression": "streamplan.model.expressions",
     "F": "streamplan.model.expressions",
+    "GlobalKTable": "streamplan.model.kstream",
     "Integer": "streamplan.serdes.primitive",
     "JoinWindows": "streamplan.model.windows",
     "Json": "streamplan.serdes.json",

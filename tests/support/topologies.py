@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from streamplan.model.kstream import CogroupedKStream, KStream, KTable, WindowedCogroupedKStream
+from streamplan.model.kstream import CogroupedKStream, GlobalKTable, KStream, KTable, WindowedCogroupedKStream
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
@@ -73,7 +73,7 @@ def parse(text: str) -> Steps:
                 word,
                 of,
                 other,
-                label=more.get("as", argument if word in ("stream", "table") else ""),
+                label=more.get("as", argument if word in ("stream", "table", "global_table") else ""),
                 topic=topic,
                 name=more.get("name"),
                 store=more.get("store"),
@@ -111,6 +111,10 @@ def ours(steps: Steps) -> Topology:
                 return topology.stream(step.topic, value=VALUE, name=name)
             case "table":
                 return topology.table(step.topic, value=VALUE, store=store, name=name)
+            case "global_table":
+                return topology.global_table(step.topic, value=VALUE, store=store, name=name)
+            case ("join" | "left_join") as word if isinstance(other, GlobalKTable):
+                return getattr(on, word)(other, {"count": "table.count"}, key="count", name=name)
             case "filter" | "filter_not" as word:
                 return getattr(on, word)("count > 0", name=name, **({} if store is None else {"store": store}))
             case "to_table":
@@ -229,6 +233,11 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return builder.stream(step.topic, *named("Consumed", step.name))
             case "table":
                 return builder.table(step.topic, *named("Consumed", step.name), *materialized)
+            case "global_table":
+                return builder.globalTable(step.topic, *named("Consumed", step.name), *materialized)
+            case "join" | "left_join" if "GlobalKTable" in other.getClass().getSimpleName():
+                join = {"join": on.join, "left_join": on.leftJoin}[step.word]
+                return join(other, _function("KeyValueMapper"), _function("ValueJoiner"), *plain)
             case "filter":
                 return on.filter(_function("Predicate"), *plain, *materialized)
             case "filter_not":
@@ -629,6 +638,29 @@ OF_TABLES = {
     "k.to_table store=s; to_stream; to b",
 }
 """Operations of tables. An import writes some of them."""
+
+WITH_GLOBAL_TABLES = {
+    "a global table alone": "global_table users",
+    "joined with a global table": "global_table users; stream orders; join users; to out",
+    "joined with a global table behind the stream": "stream orders; global_table users; orders.join users; to out",
+    "joined with a global table, matched or not": "stream orders; global_table users; orders.left_join users; to out",
+    "joined with a global table, all named": "global_table users name=u store=s; stream orders; join users name=j; "
+    "left_join users name=k; to out",
+    "joined with a global table, re-keyed": "global_table users; stream orders; select_key; join users; to out",
+    "joined with a global table and counted": "global_table users; stream orders; join users; group_by; count; "
+    "to_stream; to out",
+    "joined with a global table behind a new key and counted": "stream orders; select_key; global_table users; "
+    "stream clicks; left_join users; select_key; group_by_key; count; to_stream; to out",
+    "an aggregate's updates joined with a global table": "stream orders; group_by; count; to_stream as=updates; "
+    "global_table users; updates.join users; to out",
+    "two global tables between two streams": "stream orders; global_table users; stream clicks; global_table items; "
+    "orders.join users; left_join items; to out; clicks.join items; to clicked",
+    "joined with a global table and a table": "global_table users; table items; stream orders; join users; join items; "
+    "to out",
+    "joined with a table and a global table": "global_table users; table items; stream orders; join items; join users; "
+    "to out; orders.join users; merge orders; to all",
+}
+"""Joins with global tables."""
 
 
 # -- topologies at random

@@ -48,10 +48,13 @@ JOINED_WITHIN = {
 FOREIGN_KEY = "if(n = 7, null, s)"
 """The key of the other table in a value of this one. The library's twin is :func:`_foreign_key`."""
 
+LOOKED_UP = "if(n = 7, null, translate(s, 'xyz', 'klm'))"
+"""The key of a global table in a record. The library's twin is :func:`_looked_up`."""
+
 STREAMS_OF_TOPICS = ("stream", "stream_at", "stream_told")
 """The words that read a topic: with its timestamps, and with those that an expression or a function tells."""
 
-TOPICS = (*STREAMS_OF_TOPICS, "table", "unstored_table")
+TOPICS = (*STREAMS_OF_TOPICS, "table", "unstored_table", "global_table")
 """The words that read a topic."""
 
 TOLD_FROM = 1_767_268_800_000
@@ -204,6 +207,11 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return topology.table(step.topic, value=VALUE, store=f"{step.topic}-store")
         case "unstored_table", []:
             return topology.table(step.topic, value=VALUE)
+        case "global_table", []:
+            return topology.global_table(step.topic, value=VALUE)
+        case (("join_global" | "left_join_global") as word, [stream, table]):
+            join = stream.join if word == "join_global" else stream.left_join
+            return join(table, {"n": "n", "s": "table.s"}, key=LOOKED_UP, name=name)
         case word, [table] if (plain := word.removesuffix("_stored")) in OF_TABLES:
             return OF_TABLES[plain](table, name if word.endswith("_stored") else None)
         case "filter", [stream]:
@@ -532,6 +540,13 @@ def _foreign_key(value: Any) -> bytes | None:
     return None if found.get("n") == 7 else text_or_none(found.get("s"))
 
 
+def _looked_up(value: Any) -> bytes | None:
+    found = read(value) or {}
+    if found.get("n") == 7 or "s" not in found:
+        return None
+    return str(found["s"]).translate(str.maketrans("xyz", "klm")).encode()
+
+
 def _met_or_not(one: Any, other: Any) -> bytes | None:
     """The record of a left or outer join of two streams, of which either side may be missing."""
     left, right = read(one) or {}, read(other) or {}
@@ -614,6 +629,13 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             )
         case "unstored_table", []:
             return library.builder.table(step.topic, library.consumed(n=int, s=str))
+        case "global_table", []:
+            return library.builder.globalTable(step.topic, library.consumed(n=int, s=str))
+        case (("join_global" | "left_join_global") as word, [stream, table]):
+            join = stream.join if word == "join_global" else stream.leftJoin
+            looked_up = _function("KeyValueMapper", "apply", lambda key, value: _looked_up(value))
+            joined = _function("ValueJoiner", "apply", _joined)
+            return join(table, looked_up, joined, library.option("Named", "as", name))
         case word, [table] if word.removesuffix("_stored") in OF_TABLES:
             # In its cache the library keeps back the deletion of a key that the store does not have.
             stored = [library.stored(name).withCachingDisabled()] if word.endswith("_stored") else []

@@ -179,6 +179,8 @@ def _subtopologies(pipeline: Pipeline) -> Text:
         text.append(f"  {_count(tasks, 'stream task')}\n")
         for topic in pipeline.source_topics(subtopology):
             text.append(f"     reads   {topic}{counts[topic]}\n")
+        for topic in subtopology.global_topics:
+            text.append(f"     joins   {topic}{counts[topic]}, a global table: each stream task reads all of it\n")
         for link in links_of_start(topology):
             if link.reader == subtopology:
                 text.append(

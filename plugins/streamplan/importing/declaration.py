@@ -134,8 +134,10 @@ class _Writer:
         match operation.word:
             case "stream":
                 self._stream(operation.node)
-            case "table":
-                self._table(operation.node, operation.topic)
+            case "table" | "global_table" as method:
+                self._table(operation.node, operation.topic, method)
+            case "global_join":
+                self._global_join(operation)
             case "to":
                 self._to(operation)
             case "repartition":
@@ -214,7 +216,7 @@ class _Writer:
             self.again = self.again or Call("", TOPOLOGY, "stream", (argument,), value)
         self._call(Call(node.name, TOPOLOGY, "stream", (argument,), options, topic, self._partitions(topic)))
 
-    def _table(self, node: Node, topic: str) -> None:
+    def _table(self, node: Node, topic: str, method: str) -> None:
         options: Options = {"value": self._value(node, topic)}
         if node.stores and node.stores[0] != f"{topic}-STATE-STORE-{self.number:010d}":
             options["store"] = literal(node.stores[0])
@@ -223,8 +225,9 @@ class _Writer:
         self.number += 1  # of its source
         if self._drawn("KTABLE-SOURCE-") != node.name:
             options["name"] = literal(node.name)
-        self.tables.add(node.name)
-        self._call(Call(node.name, TOPOLOGY, "table", (literal(topic),), options, topic, self._partitions(topic)))
+        if method == "table":
+            self.tables.add(node.name)
+        self._call(Call(node.name, TOPOLOGY, method, (literal(topic),), options, topic, self._partitions(topic)))
 
     def _value(self, node: Node, topic: str) -> Code:
         """The serde of a topic's values."""
@@ -282,7 +285,7 @@ class _Writer:
                 return are_tables == [False, True]
             case "to_stream" | "table_filter" | "table_map_values":
                 return are_tables == [True]
-            case "stream" | "table" | "stand_in":
+            case "stream" | "table" | "global_table" | "stand_in":
                 return True
         return not any(are_tables)
 
@@ -478,6 +481,17 @@ class _Writer:
         options = self._named(node, operation.word)
         variable = _variable(node.name, operation.word)
         self._call(Call(node.name, stream, operation.word, (Result(table), fields), options, variable))
+
+    def _global_join(self, operation: Operation) -> None:
+        node, [stream, table] = operation.node, operation.on
+        if operation.others:
+            self.ask.note(node.name, f"which global table it joins: {', '.join((table, *operation.others))}")
+        self.ask.note(node.name, "whether it is join() or left_join(): both have the same name")
+        fields = self.ask.fields(node.name, "the value that {} gives", "table.count")
+        options: Options = {"key": self.ask.text(node.name, "the key that {} looks up in the global table", "count")}
+        options |= self._named(node, "left_join")
+        variable = _variable(node.name, "join")
+        self._call(Call(node.name, stream, "join", (Result(table), fields), options, variable))
 
     def _stream_join(self, operation: Operation) -> None:
         node, [stream, other], join = operation.node, operation.on, operation.stream_join

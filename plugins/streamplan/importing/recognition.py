@@ -46,6 +46,7 @@ _NUMBERED = re.compile(r"-\d+$")
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = (
     *("filter", "map_values", "flat_map_values", "peek", "merge", "unknown", "stand_in", "split", "branch"),
+    "global_join",
 )
 
 
@@ -99,6 +100,7 @@ class Recognition:
 
     Args:
         nodes: The nodes by their names, each behind those before it.
+        has_global_tables: Whether the application has global tables.
 
     Attributes:
         repartitions: The repartition topics, by the names of their sources.
@@ -111,14 +113,16 @@ class Recognition:
         words: By node the method of the language that makes it. ``unknown`` is a processor whose operation cannot be
             told, ``stand_in`` one whose operation the language does not have; ``split`` and ``branch`` belong to
             ``KStream.split()``, ``in_stream_join`` to a ``stream_join``, ``in_table_join`` to a ``table_join``,
-            ``in_foreign_key_join`` to a ``foreign_key_join``, and ``in_cogroup`` to a ``cogroup``. The source of a
+            ``in_foreign_key_join`` to a ``foreign_key_join``, and ``in_cogroup`` to a ``cogroup``. ``global_join`` is a
+            join with a global table, which no line names. The source of a
             repartition topic is ``repartition``, and sinks are ``to``.
         uses: By the name of a repartition topic's source what declares the topic: ``group``, ``join`` or
             ``repartition``.
     """
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, nodes: Mapping[str, Node], *, has_global_tables: bool = False) -> None:
         self.nodes = nodes
+        self._has_global_tables = has_global_tables
         self.repartitions = repartition_topics(nodes)
         self.around = {name for topic in self.repartitions.values() for name in (topic.null_key_filter, topic.sink)}
         self.table_joins = dict(_table_joins(nodes))
@@ -189,8 +193,10 @@ class Recognition:
             return word if self.words[before] in _TABLES and not others else "stand_in"
         if word == "to_table":  # behind a repartition topic it is one with a number that another operation draws
             return word if self.words[before] not in ("repartition", *_TABLES) else "stand_in"
+        if word == "left_join" and self._has_global_tables and self.words[before] not in _TABLES and not others:
+            return "global_join"
         if word in (*JOINS, *_TABLES):
-            return "stand_in"  # a join with a global table
+            return "stand_in"
         if others:
             return "merge" if len(others) == 1 and word in ("", "merge") else "stand_in"
         if word == "to_stream":

@@ -22,6 +22,7 @@ from streamplan.model.operations import (
     FlatMapValues,
     FlatMapValuesFunction,
     ForeignTableJoin,
+    GlobalJoin,
     Join,
     KeySelect,
     Map,
@@ -156,6 +157,9 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
             return {KEY: _of(key, made), **made}
         case Join(value=value):
             seen = {**before, **{f"table.{name}": origins for name, origins in table.items()}}
+            return {KEY: before.get(KEY, frozenset()), **_columns(value, seen)}
+        case GlobalJoin(topic=topic, row=row, value=value):
+            seen = {**before, **{f"table.{name}": frozenset({Column(topic, name)}) for name in row.fields}}
             return {KEY: before.get(KEY, frozenset()), **_columns(value, seen)}
         case Count():
             key_origins = before.get(KEY, frozenset())

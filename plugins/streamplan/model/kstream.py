@@ -61,6 +61,7 @@ from streamplan.model.operations import (
     FlatMapValues,
     FlatMapValuesFunction,
     ForEach,
+    GlobalJoin,
     Join,
     KeySelect,
     Map,
@@ -100,7 +101,7 @@ from streamplan.model.windows import (
 )
 from streamplan.model.words import NoSuchOperation, answers_words, operations_of
 from streamplan.serdes.json import Json
-from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
+from streamplan.serdes.primitive import KEY_SERDES, STRING, Bytes, KeySerde, Primitive
 from streamplan.serdes.record_classes import RecordClass
 from streamplan.serdes.schema_serde import SchemaSerde
 from streamplan.serdes.serde import Serde
@@ -1341,9 +1342,10 @@ class KStream(_Declared[K, V]):
 
     def join(
         self,
-        other: KTable[Any, Any] | KStream[Any, Any],
+        other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
         value: Mapping[str, Text] | None = None,
         *,
+        key: Text | None = None,
         within: JoinWindows | None = None,
         store: str | None = None,
         name: str | None = None,
@@ -1352,16 +1354,19 @@ class KStream(_Declared[K, V]):
         """Join each record with the table's value for the same key, or with the records of another stream.
 
         Examples: ``purchases.join(customers, {"id": "id", "city": "table.city"})``,
-        ``orders.join(payments, {"id": "id", "paid": "other.amount"}, within=JoinWindows("10 minutes"))``
+        ``orders.join(payments, {"id": "id", "paid": "other.amount"}, within=JoinWindows("10 minutes"))``,
+        ``orders.join(products, {"id": "id", "price": "table.price"}, key="product")``
 
         A record without a match is dropped. Two streams give a record for each two records of the same key that are not
         further apart than the window allows. Its timestamp is the later one of both.
 
         Args:
-            other: A table with the same key, from :meth:`Topology.table`. Or a stream with the same key.
+            other: A table with the same key, from :meth:`Topology.table`. Or a global table, from
+                :meth:`Topology.global_table`. Or a stream with the same key.
             value: The fields of the result: name to Spark SQL expression, in which the table's fields are
                 ``table.<field>``, and those of the other stream ``other.<field>``. Without it the result has the fields
                 of both.
+            key: For a global table: an expression of the key that is looked up (``KeyValueMapper``), as ``"product"``.
             within: For a stream: how far apart in time two records may be.
             store: For a stream: the names of its two state stores are ``<store>-this-join-store`` and
                 ``<store>-other-join-store`` (``StreamJoined.withStoreName``).
@@ -1373,13 +1378,14 @@ class KStream(_Declared[K, V]):
             The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
         columns = self._named(value, fields, "join") if fields else value
-        return self._join(other, columns, within, store, name, "join")
+        return self._join(other, columns, key, within, store, name, "join")
 
     def left_join(
         self,
-        other: KTable[Any, Any] | KStream[Any, Any],
+        other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
         value: Mapping[str, Text] | None = None,
         *,
+        key: Text | None = None,
         within: JoinWindows | None = None,
         store: str | None = None,
         name: str | None = None,
@@ -1393,8 +1399,9 @@ class KStream(_Declared[K, V]):
         of the stream task. It keeps its timestamp.
 
         Args:
-            other: A table or a stream with the same key.
+            other: A table or a stream with the same key, or a global table.
             value: As for :meth:`join`.
+            key: For a global table: an expression of the key that is looked up, as ``"product"``.
             within: As for :meth:`join`.
             store: For a stream: the names of its three state stores are ``<store>-this-join-store``,
                 ``<store>-outer-other-join-store`` and ``<store>-left-shared-join-store``.
@@ -1402,7 +1409,7 @@ class KStream(_Declared[K, V]):
             fields: As for :meth:`join`.
         """
         columns = self._named(value, fields, "left_join") if fields else value
-        return self._join(other, columns, within, store, name, "left_join")
+        return self._join(other, columns, key, within, store, name, "left_join")
 
     def outer_join(
         self,
@@ -1432,18 +1439,53 @@ class KStream(_Declared[K, V]):
 
     def _join(
         self,
-        other: KTable[Any, Any] | KStream[Any, Any],
+        other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
         value: Mapping[str, Text] | None,
+        key: Text | None,
         within: JoinWindows | None,
         store: str | None,
         name: str | None,
         operation: str,
     ) -> KStream[K, Any]:
+        if key is not None and not isinstance(other, GlobalKTable):
+            self._graph.fault(
+                f"{operation}: key= is given, and the other side is no global table",
+                "Leave it out, and give the stream that key before: select_key('…')",
+            )
         if isinstance(other, KStream):
             return self._join_stream(other, value, within, store, name, operation)
         if within is not None or store is not None:
             self._graph.fault(f"{operation}: a table is joined without within and store", "Leave them out")
+        if isinstance(other, GlobalKTable):
+            return self._join_global_table(other, value, key, name, operation)
         return self._join_table(other, value, name, operation)
+
+    def _join_global_table(
+        self,
+        table: GlobalKTable[Any, Any],
+        value: Mapping[str, Text] | None,
+        key: Text | None,
+        name: str | None,
+        operation: str,
+    ) -> KStream[K, Any]:
+        """``KStreamImpl.globalTableJoin``: the key stays. Both joins have the same generated name."""
+        if not self._can_take(table, GlobalKTable, operation, "Join a global table of this topology"):
+            return replace(self, _fields=None)
+        if key is None:
+            self._graph.fault(
+                f"{operation}: which key is looked up in the global table is not given",
+                "For example key='product', an expression over the record",
+            )
+        columns = self._joined(table, value, operation, "table")
+        left = operation == "left_join"
+        looked_up = self._field(key or "record.key", f"{operation}, key")
+        fields = None if self._fields is None or table._fields is None else tuple(column for column, _ in columns)
+        return self._then(
+            "KSTREAM-LEFTJOIN-",
+            name,
+            GlobalJoin(table._topic, table._serde, table._key.serde, looked_up, columns, left),
+            _fields=fields,
+        )
 
     def _join_table(
         self, table: KTable[Any, Any], value: Mapping[str, Text] | None, name: str | None, operation: str
@@ -2864,6 +2906,25 @@ class KTable(_Declared[K, V]):
             )
         self._graph.fault("suppress: it would be a second operation with state in one sub-topology", hint)
         return self
+
+
+@answers_words
+@dataclass(frozen=True, eq=False, repr=False)
+class GlobalKTable(_Declared[K, V]):
+    """A table of which each stream task has all rows. A stream is joined with it: :meth:`KStream.join`.
+
+    Example::
+
+        def priced(orders: KStream, products: GlobalKTable) -> KStream:
+            return orders.join(products, {"id": "id", "price": "table.price"}, key="product")
+
+    Attributes:
+        _topic: The topic that it is read from.
+        _serde: The serde of its values.
+    """
+
+    _topic: str = ""
+    _serde: Serde = field(default_factory=Bytes)
 
 
 def _stand_in(graph: StreamsGraph, node: GraphNode, sources: frozenset[str], returns: Any) -> Any:

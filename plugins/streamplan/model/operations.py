@@ -9,12 +9,13 @@ The ``repr()`` of these classes is part of a checkpoint's identity, so neither t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from streamplan.model.functions import PythonFunction
 from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows, duration_ms
 from streamplan.serdes.primitive import STRING, KeySerde
+from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
 
 Columns: TypeAlias = tuple[tuple[str, str], ...]
@@ -513,6 +514,42 @@ class CogroupFunctions(AggregateWindowsFunction, Cogroup):
 
 
 @dataclass(frozen=True)
+class GlobalTableSource:
+    """Reads a topic as a global table: each stream task has all of its rows (``GlobalKTable``).
+
+    Attributes:
+        store: The state store. It has no changelog: the topic is read again.
+    """
+
+    store: str
+
+
+@dataclass(frozen=True)
+class GlobalJoin:
+    """Looks up a key that is computed from the record in a global table (``KStreamGlobalKTableJoin``).
+
+    Attributes:
+        topic: The topic of the table.
+        row: Reads the values of the table.
+        key_serde: Writes the key: that of the table's keys.
+        key: An expression of the key.
+        value: The joined value. It is a function of the record and of the row.
+        left: Whether a record without a match passes, too.
+    """
+
+    topic: str
+    row: Serde
+    key_serde: KeySerde
+    key: str
+    value: Columns
+    left: bool
+
+    def with_schemas(self, schemas: SchemaSource) -> GlobalJoin:
+        """Return the same with a serde that looks up schemas."""
+        return replace(self, row=self.row.with_schemas(schemas, self.topic))
+
+
+@dataclass(frozen=True)
 class StoreForJoin:
     """Stores the records of one side of a join of two streams (``KStreamJoinWindow``)."""
 
@@ -759,6 +796,8 @@ Operation: TypeAlias = (
     | Reduce
     | TableSource
     | Join
+    | GlobalTableSource
+    | GlobalJoin
     | StoreForJoin
     | JoinSide
     | OuterJoinSide

@@ -17,6 +17,7 @@ from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_loca
 from streamplan.model.operations import (
     Aggregate,
     Count,
+    GlobalTableSource,
     Operation,
     OuterJoinSide,
     ResponseJoin,
@@ -284,7 +285,7 @@ class Pipeline:
             yield Diagnostic(location, f"auto_offset_reset: {error}", f"It is {FORMS}")
 
     def _faults(self, location: SourceLocation) -> Iterable[Diagnostic]:
-        if not self.topology.source_topics:
+        if not self.topology.subtopologies:
             yield Diagnostic(
                 location, "the topology reads nothing", "Begin with topology.stream('topic', value=Json(…))"
             )
@@ -423,13 +424,14 @@ class Pipeline:
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """The source topics that are read as tables."""
+        """The source topics that are read as tables, or as global tables."""
         return frozenset(
             source.topic
-            for group in self.topology.subtopologies
+            for group in (*self.topology.subtopologies, *self.topology.global_stores)
             for source in group.sources
             for node in group.processors
-            if isinstance(node.operation, TableSource) and group.predecessors[node.name] == (source.name,)
+            if isinstance(node.operation, TableSource | GlobalTableSource)
+            and group.predecessors[node.name] == (source.name,)
         )
 
     @cached_property
@@ -564,7 +566,7 @@ class Pipeline:
     def key_types(self) -> Mapping[str, str]:
         """The names of the serdes of keys, by topic in Kafka; a topic with keys of several serdes is left out."""
         topology, found = self.topology, defaultdict[str, set[str]](set)
-        for group in topology.subtopologies:
+        for group in (*topology.subtopologies, *topology.global_stores):
             for node in group.nodes:
                 key_type = group.key_serde_of(node.name).key_type
                 if isinstance(node, Source | Sink):
@@ -606,7 +608,7 @@ class Pipeline:
             for topic in topology.sink_topics
             if topic not in topology.source_topics
         ]
-        most = max(counts[topic] for topic in topology.source_topics)
+        most = max(self._tasks_of(group, counts) for group in topology.subtopologies)
         specs.append(TopicSpec(topology.dead_letter_topic, TopicRole.DEAD_LETTER, most, DEAD_LETTER_CONFIGS))
         return tuple(replace(spec, key_type=self.key_types.get(spec.name, spec.key_type)) for spec in specs)
 

@@ -24,6 +24,7 @@ from streamplan.model.operations import (
     Count,
     ForeignKeyResult,
     ForeignTableJoin,
+    GlobalJoin,
     Join,
     JoinSide,
     NullKeyFilter,
@@ -59,6 +60,7 @@ BuiltNodes: TypeAlias = Sequence[tuple[Node, tuple[str, ...]]]
 """Nodes of the processor topology, each with the names of its predecessors."""
 
 _STREAM, _TABLE, _REPARTITION = "stream", "table", "repartition topic"
+GLOBAL_TABLE = "global table"
 
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
@@ -453,12 +455,13 @@ class StreamsGraph:
         key_serde: KeySerde,
         operation: Callable[[], Operation],
         timestamp: str | PythonFunction | None,
+        reader: str = _TABLE,
     ) -> GraphNode:
-        """Add a source node and the processor that fills a table from it."""
+        """Add a source node and the processor that fills a table, or a global table, from it."""
         location = caller_location()
         self._take(source_name)
         self._take(name)
-        self._read(topic, _TABLE)
+        self._read(topic, reader)
         source = Source(source_name, topic, location, value, key_serde, timestamp=timestamp)
 
         def build(before: tuple[str, ...]) -> BuiltNodes:
@@ -546,6 +549,8 @@ class StreamsGraph:
             f"the topic {topic!r} is read twice, as a {first} at {location} and as a {reader} here",
             "Give the repartition topic another name: name='…'"
             if _REPARTITION in (first, reader)
+            else "Read it once"
+            if GLOBAL_TABLE in (first, reader)
             else "Read it once, as a table; its updates are a stream: .to_stream()",
         )
         return False
@@ -665,7 +670,7 @@ def _before_left_joins(nodes: Sequence[Node], predecessors: Mapping[str, tuple[s
 
 
 def _is_left_join(operation: Operation) -> bool:
-    return isinstance(operation, OuterStreamJoin) or (isinstance(operation, Join) and operation.left)
+    return isinstance(operation, OuterStreamJoin) or (isinstance(operation, Join | GlobalJoin) and operation.left)
 
 
 def _drops_null_keys(operation: Operation) -> bool:

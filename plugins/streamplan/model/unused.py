@@ -29,7 +29,7 @@ _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _ENDS = ForEach | Peek | PeekFunction
 """The operations behind which nothing has to follow."""
 
-_NO_EXPRESSIONS = ("store", "stores", "looked_up", "name", "timer", "ttl")
+_NO_EXPRESSIONS = ("store", "stores", "looked_up", "name", "timer", "ttl", "topic")
 """The fields of operations that have a text, and no expression."""
 
 
@@ -85,7 +85,7 @@ def _word(node: Processor) -> str:
     if isinstance(node.operation, KeySelect):
         return "select_key, or of group_by,"
     words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node.operation).__name__.removesuffix("Function")).lower()
-    joins = {"stream_join": "join", "outer_stream_join": "join", "table_join": "join"}
+    joins = {"stream_join": "join", "outer_stream_join": "join", "table_join": "join", "global_join": "join"}
     return {**joins, "table_filter": "filter", "table_map_values": "map_values"}.get(words, words)
 
 

@@ -23,7 +23,6 @@ OTHER_WORDS: Mapping[str, str] = {
     "flatTransform": _PROCESS,
     "flatTransformValues": _PROCESS,
     "processValues": _PROCESS,
-    "globalTable": "table('topic', value=…)",
     "addStateStore": "process(MyProcessor, stores={'name': KeyValueStore(String(), Long())}) on a stream",
     "addSource": "stream('topic', value=…)",
     "addSink": "to('topic') on a stream",
@@ -135,6 +134,8 @@ WINDOWS: Mapping[str, str] = {
 }
 """How windows are written, of which the JVM's DSL has builders: ``ofSizeWithNoGrace``, ``advanceBy``."""
 
+_ONLY_JOINED = "a global table is only joined: stream.join(table, key='…')"
+
 _WAYS: Mapping[tuple[str, str], str] = {
     ("KStream", "KGroupedStream"): "group the stream first: group_by('key').{}(…)",
     ("KStream", "KTable"): "this is a stream already. Leave {} out, or make a table of the stream first: to_table()",
@@ -155,6 +156,8 @@ _WAYS: Mapping[tuple[str, str], str] = {
     ("CogroupedKStream", "KTable"): "write it behind the aggregate: aggregate().{}(…)",
     ("WindowedCogroupedKStream", "KStream"): "write it behind the aggregate: aggregate().to_stream().{}(…)",
     ("WindowedCogroupedKStream", "KTable"): "write it behind the aggregate: aggregate().{}(…)",
+    ("GlobalKTable", "KStream"): f"{_ONLY_JOINED}. For {{}} read the topic as a stream",
+    ("GlobalKTable", "KTable"): f"{_ONLY_JOINED}. For {{}} read the topic as a table",
     ("Topology", "KStream"): "begin with a stream: topology.stream('topic', value=…).{}(…)",
     ("Topology", "KTable"): "begin with a table: topology.table('topic', value=…).{}(…)",
     ("Topology", "KGroupedStream"): "begin with a stream: topology.stream('topic', value=…).group_by('key').{}(…)",

@@ -298,7 +298,8 @@ def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
             for number, before in upstream.items():
                 if subscriber.id in before and number != responder.id:
                     before.add(responder.id)
-    return tuple(topology.subtopologies[number] for number in TopologicalSorter(upstream).static_order())
+    numbered = {subtopology.id: subtopology for subtopology in topology.subtopologies}
+    return tuple(numbered[number] for number in TopologicalSorter(upstream).static_order())
 
 
 def in_order_of_runs(topology: Topology) -> tuple[Subtopology, ...]:

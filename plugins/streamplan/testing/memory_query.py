@@ -28,6 +28,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Source, Subtopology
 from streamplan.model.stages import stage_of
 from streamplan.serdes.serde import Serde
+from streamplan.spark.global_tables import TableInJob, TableRecord, tell_records
 from streamplan.spark.headers import as_base64, headers_as_text
 from streamplan.spark.planning.compiled_plan import batch_template, compile_batch_plan
 from streamplan.spark.planning.plan import plan_subtopology
@@ -104,7 +105,7 @@ class MemoryQuery(ABC):
         self._spark, self._pipeline, self.subtopology = spark, pipeline, subtopology
         self._records = records.withColumn("timestamp", F.timestamp_millis("timestamp")).select(*RAW_COLUMNS)
         self.topics = frozenset(pipeline.source_topics(subtopology))
-        self.plan = plan_subtopology(pipeline, subtopology, schemas, self._read, self._ticks)
+        self.plan = plan_subtopology(pipeline, subtopology, schemas, self._read, self._ticks, TableInJob())
         self._rows = compile_batch_plan(self.plan.batch, self.plan.collected)
         topology = pipeline.topology
         dead_letters = next(spec for spec in pipeline.topics() if spec.name == topology.dead_letter_topic)
@@ -120,6 +121,7 @@ class MemoryQuery(ABC):
             dead_letter_partitions=dead_letters.partitions,
         )
         self._written: list[WrittenRecord] = []
+        self._tables: tuple[str, Mapping[str, Sequence[TableRecord]]] = ("", {})
 
     @abstractmethod
     def start(self, directory: Path) -> None:
@@ -152,6 +154,20 @@ class MemoryQuery(ABC):
                 remedy="Use try_divide and similar functions where an expression can fail. The driver cannot go on.",
             ) from error
         return self._written
+
+    def set_tables(self, origin: str, records: Mapping[str, Sequence[TableRecord]]) -> None:
+        """Say what global tables have from now on.
+
+        Args:
+            origin: Names the driver.
+            records: All records by topic.
+        """
+        self._tables = origin, records
+
+    def _tell_tables(self, spark: SparkSession) -> None:
+        """Let the jobs of this thread see the global tables."""
+        if self.subtopology.global_topics:
+            tell_records(spark, *self._tables)
 
     def window_bytes(self, record: WrittenRecord) -> int:
         """Return how many bytes of a key are those of its window, for a record of a topic that is no changelog."""
@@ -225,6 +241,7 @@ class StatelessQuery(MemoryQuery):
     def _process(self, records: Sequence[Mapping[str, Any]], spec: TransactionSpec) -> None:
         texts = self._line_end.splitAsStream("\n".join(map(json.dumps, records))).toList()
         dataset = self._spark._jsparkSession.createDataset(texts, self._text)
+        self._tell_tables(self._spark)
         self._write(self._prepared.run(DataFrame(dataset.toDF(), self._spark)), spec)
 
 
@@ -326,6 +343,7 @@ class StatefulQuery(MemoryQuery):
         spec = replace(self._micro_batch, batch=number)
         self._micro_batch = self._spec
         batch.sparkSession.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))  # for the state
+        self._tell_tables(batch.sparkSession)
         self._write(self._prepared.run(batch), spec)
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pyspark.sql import SparkSession
 
@@ -31,6 +31,7 @@ from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import FIELD, KeySerde
 from streamplan.serdes.serde import Serde, Value
 from streamplan.spark.aggregator import in_order_of_runs
+from streamplan.spark.global_tables import TableRecord
 from streamplan.spark.wall_clock import IdleTasks
 from streamplan.testing.local_spark import as_tested, local_spark
 from streamplan.testing.memory_output import WrittenRecord
@@ -77,7 +78,10 @@ class TopologyTestDriver:
         }
         self._spark = local_spark(spark)
         self._queries = self._spark.take_queries(pipeline)
-        self._read_topics = frozenset(topic for query in self._queries for topic in query.topics)
+        global_topics = {topic for query in self._queries for topic in query.subtopology.global_topics}
+        self._read_topics = frozenset(topic for query in self._queries for topic in query.topics) | global_topics
+        self._global_tables: dict[str, list[TableRecord]] = {topic: [] for topic in global_topics}
+        self._origin = str(uuid4())
         self._written = WrittenTopics(self._pipeline)
         self._next_offsets: dict[TopicPartition, int] = defaultdict(int)
         self._held: list[SourceRecord] | None = None
@@ -316,6 +320,7 @@ class TopologyTestDriver:
         arrived: dict[str, list[SourceRecord]] = defaultdict(list)
         for record in records:
             arrived[record.topic].append(record)
+            self._take_row(record)
         by_number = {query.subtopology.id: query for query in self._queries}
         for subtopology in in_order_of_runs(self._pipeline.topology):
             query = by_number[subtopology.id]
@@ -334,8 +339,17 @@ class TopologyTestDriver:
                 self._written.append(written, query.window_bytes(written), query.plan.written.get(written.output))
                 if written.topic in self._read_topics:
                     arrived[written.topic].append(self._appended(*written[1:]))
+                    self._take_row(arrived[written.topic][-1])
+
+    def _take_row(self, record: SourceRecord) -> None:
+        """Add the record of a global table to it."""
+        if record.topic in self._global_tables:
+            row = TableRecord(record.partition, record.offset, record.key, record.value)
+            self._global_tables[record.topic].append(row)
 
     def _run(self, query: MemoryQuery, records: list[SourceRecord], times: Mapping[int, int]) -> list[WrittenRecord]:
+        if topics := query.subtopology.global_topics:
+            query.set_tables(self._origin, {topic: self._global_tables[topic] for topic in topics})
         try:
             return query.run(records, times)
         except StreamplanError:

@@ -14,7 +14,7 @@ from streamplan.local.jars import KAFKA_STREAMS
 
 from tests.support.kafka_streams import STREAMS, java
 from tests.support.soak import seeds
-from tests.support.topologies import CASES, OF_TABLES, WITH_COGROUP, drawn, parse, refusal, theirs
+from tests.support.topologies import CASES, OF_TABLES, WITH_COGROUP, WITH_GLOBAL_TABLES, drawn, parse, refusal, theirs
 
 MISLEADING = "a grouping with a name like a generated one"
 
@@ -83,6 +83,12 @@ def test_operations_of_tables_are_described_as_the_library_described_them(jvm: A
     imported = import_application("app", described)
     assert run(imported.text) == described
     assert "The language does not have" not in imported.text
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in WITH_GLOBAL_TABLES.items()])
+def test_joins_with_global_tables_are_described_as_the_library_described_them(jvm: Any, text: str) -> None:
+    described = theirs(jvm, parse(text))
+    assert run(import_application("app", described).text) == described
 
 
 def test_a_name_like_a_generated_one_misleads_and_that_is_told(jvm: Any) -> None:
@@ -199,6 +205,13 @@ def global_table(jvm: Any, builder: Any) -> None:
     builder.stream("orders").join(builder.globalTable("rates"), key_mapper(), joiner()).to("rated")
 
 
+def two_global_tables(jvm: Any, builder: Any) -> None:
+    rates = builder.globalTable("rates")
+    builder.globalTable("products")
+    rated = builder.stream("orders").leftJoin(rates, key_mapper(), joiner())
+    rated.groupBy(key_mapper()).count().toStream().to("rated")
+
+
 def stream_to_table(jvm: Any, builder: Any) -> None:
     builder.stream("orders").join(builder.stream("users").toTable(), joiner()).to("joined")
 
@@ -228,6 +241,8 @@ DECLARED = {
     printed: "KSTREAM-PRINTER-0000000001: its label, and whether it prints to a file",
     table_mapped: "KTABLE-MAPVALUES-0000000003: the value that it gives",
     table_of_stream: "KTABLE-FILTER-0000000003: which values it keeps",
+    global_table: "KSTREAM-LEFTJOIN-0000000004: the key that it looks up in the global table",
+    two_global_tables: "KSTREAM-LEFTJOIN-0000000007: which global table it joins",
 }
 """The file has the operation. A person writes what it does."""
 
@@ -238,7 +253,6 @@ SAME = {
 
 OTHER = {
     aggregate_filtered: "KTABLE-FILTER-0000000004: which values it keeps",
-    global_table: "KSTREAM-SOURCE-0000000002: a global table of rates",
     stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",
     suppressed: "KTABLE-SUPPRESS-0000000003: The language does not have suppress()",
     table_grouped: "KTABLE-SELECT-0000000003: The language does not have groupBy() of a table",

@@ -25,7 +25,19 @@ from streamplan.model.topology import Topology
 from tests.support.examples import PIPELINES
 from tests.support.kafka_streams import STREAMS, collection, java
 from tests.support.soak import seeds
-from tests.support.topologies import CASES, OF_TABLES, WINDOWS, WITH_COGROUP, Steps, drawn, ours, parse, refusal, theirs
+from tests.support.topologies import (
+    CASES,
+    OF_TABLES,
+    WINDOWS,
+    WITH_COGROUP,
+    WITH_GLOBAL_TABLES,
+    Steps,
+    drawn,
+    ours,
+    parse,
+    refusal,
+    theirs,
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +64,10 @@ def our_refusal(steps: Steps) -> str:
 # -- topologies by hand
 
 
-@pytest.mark.parametrize("text", [*CASES.values(), *OF_TABLES.values()], ids=[*CASES, *OF_TABLES])
+DESCRIBED = {**CASES, **OF_TABLES, **WITH_GLOBAL_TABLES}
+
+
+@pytest.mark.parametrize("text", DESCRIBED.values(), ids=DESCRIBED)
 def test_describe_is_what_the_library_prints(jvm: Any, text: str) -> None:
     topology = ours(parse(text))
     assert topology.faults == ()
@@ -64,7 +79,7 @@ def test_a_topology_of_nothing_is_described_as_by_the_library(jvm: Any) -> None:
 
 
 def test_every_operation_is_compared() -> None:
-    steps = {step.word for text in (*CASES.values(), *OF_TABLES.values()) for step in parse(text)}
+    steps = {step.word for text in DESCRIBED.values() for step in parse(text)}
     compared = {
         "peek" if word == "peek_with" else word for word in steps - {"the_branch"}
     }  # words of these texts alone

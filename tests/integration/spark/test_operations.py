@@ -20,6 +20,7 @@ from streamplan.model.operations import StreamJoin
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Long
 from streamplan.serdes.subscriptions import parse_combined_key
 from streamplan.spark.recount.recount import recount
 from streamplan.spark.state import restore
@@ -578,6 +579,66 @@ def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
     tried.drain()
     assert len(tried.read(tried.named("joined"))) == before + 1
     assert tried.records("large")[-1] == ("x", {"shop": "x", "amount": 600, "city": "Gent"})
+
+
+@both_ways
+def test_a_global_table_is_joined_by_any_key_whatever_its_partitions(tried: Tried) -> None:
+    """Rows are those when a micro-batch begins: of all partitions, the newest of each key, deleted ones left out."""
+    topology, named = tried.topology, tried.named
+    products = topology.global_table(named("products"), value=Json("price bigint"), key_serde=Long())
+    sales = topology.stream(named("sales"), value=Json("product bigint, amount bigint"))
+    value = {"product": "product", "cost": "amount * table.price"}
+    priced = sales.join(products, value, key="product")
+    priced.to(named("priced"))
+    sales.left_join(products, value, key="product").filter("cost is null").to(named("unknown"))
+    priced.group_by("product", key_serde=Long()).aggregate({"cost": "sum(cost)"}, store="costs")
+    tried.partition_counts[named("products")] = 3
+    tried.create_topics()
+
+    def sell(*sold: tuple[str | None, int | None, int]) -> None:
+        tried.produce("sales", [(key, {"product": product, "amount": n}, n) for key, product, n in sold])
+        tried.drain()
+
+    def row(product: int) -> bytes:
+        return product.to_bytes(8, "big")
+
+    tried.produce("products", [(row(n), {"price": 10 * n}, 500) for n in range(1, 8)])
+    tried.produce("products", [(row(1), {"price": 11}, 400), (row(2), None, 600), (row(7), b"no JSON", 700)])
+    sell(("a", 1, 1), ("a", 2, 2), ("b", 3, 3), (None, 4, 4), ("c", None, 5), ("c", 99, 6), ("d", 7, 7))
+    first = [("a", {"product": 1, "cost": 11}), ("b", {"product": 3, "cost": 90}), (None, {"product": 4, "cost": 160})]
+    assert tried.records("priced") == sorted(first, key=repr)
+    assert Counter(str(value["product"]) for _, value in tried.records("unknown")) == Counter(["2", "None", "99"])
+    assert [topic for topic, _ in tried.dead_letters()] == ["sales"] * 2  # of each join
+    assert all(reason.endswith(": the value is not JSON") for _, reason in tried.dead_letters())
+    tried.produce("products", [(row(2), {"price": 5}, 1), (row(3), {"price": 1}, 1), (row(7), {"price": 2}, 1)])
+    tried.drain()
+    assert len(tried.records("priced")) == 3  # a row alone gives nothing
+    sell(("a", 2, 8), ("b", 3, 9))
+    costs = {m.key(): json.loads(m.value()) for m in tried.read(topology.changelog_topic("costs"))}
+    assert costs == {row(1): {"cost": 11}, row(2): {"cost": 40}, row(3): {"cost": 99}, row(4): {"cost": 160}}
+    brokers = Brokers(tried.bootstrap_servers)
+    cluster = KafkaCluster(brokers)
+    assert named("products") not in cluster.committed_offsets(topology.application_id)
+    rows = recount(tried.spark, tried.pipeline, cluster, brokers)
+    assert [row for row in rows if not row.agrees] == []
+    assert any(topology.changelog_topic("costs") in row.subject for row in rows)
+
+
+@restored
+def test_a_micro_batch_that_meets_other_rows_when_it_runs_again_writes_nothing_twice(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    products = topology.global_table(named("products"), value=Json("price bigint"))
+    topology.stream(named("sales"), value=SALE).join(products, {"price": "table.price"}, key="shop").to(named("priced"))
+    tried.create_topics()
+    tried.restoring = False
+    tried.produce("products", [("x", {"price": 1}, 1)])
+    tried.produce("sales", [("a", sale("x", 1), 1), ("b", sale("x", 1), 2), ("c", sale("y", 1), 2)])
+    tried.drain()
+    tried.run_last_again(1)
+    tried.produce("products", [("x", {"price": 2}, 1), ("y", {"price": 3}, 1)])
+    tried.produce("sales", [("d", sale("x", 2), 3)])
+    tried.drain()
+    assert tried.records("priced") == [("a", {"price": 1}), ("b", {"price": 1}), ("d", {"price": 2})]
 
 
 @pytest.mark.soak

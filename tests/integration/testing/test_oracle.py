@@ -1240,7 +1240,52 @@ def test_tables_are_joined_by_a_foreign_key_as_in_the_library(
     assert written > 0
 
 
+GLOBAL_TABLES = (
+    "global_table t; stream a; join_global 0; to joined; @1 left_join_global 0; to all",
+    "global_table t; stream a; select_key; left_join_global 0; group_by_key; count; to_stream; counts; to counts",
+    "stream a; group_by_key; aggregate; to_stream; global_table t; @3 join_global 4; to totals",
+)
+"""Joins with a global table: of a stream, before a repartition topic, and of the updates of an aggregate."""
+
+
+def is_readable(value: bytes | None) -> bool:
+    return value is None or (value != b"no JSON" and b'"1"' not in value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seed", "count"),
+    [(GLOBAL_TABLES[0], 1, 30), (GLOBAL_TABLES[2], 2, 12)]
+    + [pytest.param(text, seed, 60, marks=pytest.mark.soak) for text in GLOBAL_TABLES for seed in range(5)],
+)
+def test_a_stream_is_joined_with_a_global_table_as_in_the_library(
+    spark: SparkSession, jvm: Any, text: str, seed: int, count: int
+) -> None:
+    """A record meets the newest row, whatever the time of either. A row that cannot be read: the next test."""
+    steps = program(text)
+    records = [one for one in random_records(seed, steps, count) if one.topic != "t" or is_readable(one.value)]
+    assert compare(spark, jvm, steps, records) > 0
+
+
 # -- where they differ, as docs/language.md says
+
+
+def test_a_record_whose_row_cannot_be_read_is_rejected_or_meets_the_row_before(spark: SparkSession, jvm: Any) -> None:
+    """The library skips such a row, or stops, as it is configured."""
+    steps = program("global_table t; stream a; join_global 0; to joined")
+    row, unreadable = Piped("t", "k", b'{"s": "row"}', BEGIN), Piped("t", "k", b"no JSON", BEGIN)
+    record = Piped("a", "any", b'{"n": 1, "s": "x"}', BEGIN)
+    with both(spark, jvm, steps) as (driver, library):
+        for piped in (row, unreadable, record):
+            pipe(driver, piped)
+            library.pipe(piped)
+        assert [value for _, value, _ in library.outputs()["joined"]] == [{"n": 1, "s": "row"}]
+        assert our_outputs(driver, ["joined"]) == {}
+        (rejected,) = driver.dead_letters
+        assert (rejected.topic, rejected.offset) == ("a", 0)
+        assert rejected.reason.startswith("its row, t-0 offset 1: ")
+        for piped in (row, record):
+            pipe(driver, piped)
+        assert [value for _, value, _ in our_outputs(driver, ["joined"])["joined"]] == [{"n": 1, "s": "row"}]
 
 
 def one(topic: str, second: int, value: bytes = b"{}") -> Piped:

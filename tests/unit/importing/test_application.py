@@ -466,7 +466,7 @@ Topologies:
       <-- KSTREAM-SOURCE-0000000001
 """
     imported = import_application("my-app", given)
-    assert missing(imported)["KSTREAM-SOURCE-0000000001"].startswith("a global table of rates")
+    assert missing(imported)["KTABLE-SOURCE-0000000002"] == "the fields of rates"
     assert "the topology reads nothing" in imported.refusal
     assert not imported.is_verified
 

@@ -40,6 +40,7 @@ web_orders, shop_orders = orders.filter("amount > 0"), orders.filter("amount < 0
 payments = before.stream("payments", value=Json("id string, amount bigint"))
 table = customers = before.table("customers", value=Json("name string, city string"))
 addresses = before.table("addresses", value=Json("city string"))
+products = before.global_table("products", value=Json("name string, price double"))
 accounts = before.table("accounts", value=Json("name string"))
 grouped = orders.group_by_key()
 windowed, sessions = (grouped.windowed_by(each) for each in (TimeWindows("1 minute"), SessionWindows("1 minute")))
@@ -81,7 +82,7 @@ def documented() -> Iterator[tuple[str, str]]:
         for name in operations_of(cls):
             if name not in REFUSED:
                 yield f"{cls.__name__}.{name}", getattr(cls, name).__doc__
-    for name in ("stream", "table", "describe"):
+    for name in ("stream", "table", "global_table", "describe"):
         yield f"Topology.{name}", getattr(streamplan.Topology, name).__doc__
     text = Path(expressions.__file__).read_text()
     yield "F", text.partition("\nF: Final")[2].split('"""')[1]

@@ -206,7 +206,7 @@ orders.through("between")
 → 1: through: the library has none since 4.0. Write repartition(name='…'), whose topic belongs to the application. Where others own 'between': to('between'), and topology.stream('between', value=…)
 
 topology.globalTable("customers")
-→ 1: 'Topology' object has no attribute 'globalTable'. Write table('topic', value=…)
+→ 1: 'Topology' object has no attribute 'globalTable'. Write global_table(…)
 
 grouped.windowedBy(TimeWindows("1 minute"))
 → 1: 'KGroupedStream' object has no attribute 'windowedBy'. Write windowed_by(…)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import TableFilter, TableJoin
+from streamplan.model.operations import GlobalJoin, TableFilter, TableJoin
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain, in_order
@@ -81,6 +81,7 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     reached = subtopology.downstream_of(names)
     for stage in stages:
         yield from stage.faults([other for other in stages if other is not stage], reached)
+        yield from _faults_of_global_tables(stage)
     yield from _faults_of_time(stages)
     for filtering in subtopology.processors_with(TableFilter):
         if isinstance(filtering.operation, TableFilter) and filtering.operation.old_values:
@@ -101,6 +102,18 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
                 "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream "
                 "of the same sub-topology",
                 "Put repartition() behind one of them",
+            )
+
+
+def _faults_of_global_tables(stage: Stage) -> Iterable[Diagnostic]:
+    """A micro-batch that runs again may meet other rows. The state would not be what was committed of it."""
+    for node in () if stage.is_at_sources else stage.takers:
+        before = stage.subtopology.upstream_of([node])
+        if any(isinstance(each, Processor) and isinstance(each.operation, GlobalJoin) for each in before):
+            yield Diagnostic(
+                node.location,
+                "a state in the same sub-topology as a join with a global table, and behind it",
+                "Put repartition(name='…') behind the join",
             )
 
 

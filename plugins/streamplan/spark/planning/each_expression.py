@@ -27,6 +27,7 @@ from streamplan.model.operations import (
     FilterNot,
     FlatMap,
     FlatMapValues,
+    GlobalJoin,
     Join,
     KeySelect,
     Map,
@@ -51,6 +52,7 @@ _EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
     FlatMapValues: ("each", "value"),
     Peek: ("metrics",),
     Join: ("value",),
+    GlobalJoin: ("key", "value"),
     StreamJoin: ("value",),
     TableJoin: ("value",),
     TableFilter: ("condition",),
@@ -65,6 +67,7 @@ _PASSES = Filter | FilterNot | KeySelect | Peek | Split | TableFilter
 
 _WORDS = {
     "key_select": "the key",
+    "global_join": "join",
     "split": "branch",
     "stream_join": "join",
     "outer_stream_join": "join",

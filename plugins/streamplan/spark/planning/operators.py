@@ -28,6 +28,7 @@ from streamplan.model.operations import (
     FlatMapValues,
     FlatMapValuesFunction,
     ForEach,
+    GlobalJoin,
     Join,
     KeySelect,
     Map,
@@ -54,11 +55,13 @@ from streamplan.model.stages import stage_of
 from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.internal import unreadable_expression
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
+from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.planning.compiled_plan import is_deterministic
 from streamplan.spark.planning.each_expression import judge_each
 from streamplan.spark.planning.extracted_timestamps import with_timestamps
 from streamplan.spark.planning.field_types import declared_fields
 from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
+from streamplan.spark.planning.global_table_join import join_with_global_table
 from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.python_functions import branched_by, call_with, filter_by, flat_map_by, map_by
@@ -90,6 +93,7 @@ class OperatorPlanner:
     ``written``  what is known of the records of each output that was planned, by its number
     ``grouped``  the nodes whose records were grouped, so that those that cannot be are rejected once
     ``read``     of a sub-topology with several states the records of each source, as they were read, by its name
+    ``read_table``  reads global tables in the workers; None takes them for empty: where nobody looks at the results
     """
 
     def __init__(
@@ -113,6 +117,7 @@ class OperatorPlanner:
         self._consumed: set[str] = set()
         self.grouped: set[str] = set()
         self.read: Mapping[str, RecordFrame] = {}
+        self.read_table: ReadTable | None = None
         self._rows: list[DataFrame] = []
         self._observations: list[tuple[str, Observation]] = []
         self._schemas: dict[str, Serde] = {}
@@ -314,6 +319,8 @@ class OperatorPlanner:
                 return self._stored(node, frame)
             case ToStream():
                 return frame
+            case GlobalJoin() as join:
+                return join_with_global_table(frame, join, self.read_table)
         return self._apply_stateful(node, predecessors, self)
 
     def _stored(self, node: Processor, frame: RecordFrame) -> RecordFrame:
@@ -498,7 +505,7 @@ def _reads_values(node: Node) -> bool:
 
 def _takes_null_keys(operation: Operation) -> bool:
     match operation:
-        case Join(left=True) | NullKeyFilter(relaxed=True) | OuterStreamJoin():
+        case Join(left=True) | GlobalJoin(left=True) | NullKeyFilter(relaxed=True) | OuterStreamJoin():
             return True
         case _:
             return False

@@ -31,6 +31,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.serde import Serde
+from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages import plan_of
@@ -98,6 +99,7 @@ def plan_subtopology(
     schemas: Mapping[str, Serde],
     read: Callable[[Source], DataFrame],
     ticks: Callable[[], DataFrame] | None = None,
+    read_table: ReadTable | None = None,
 ) -> SubtopologyPlan:
     """Plan a sub-topology from its sources to the rows that are written.
 
@@ -108,6 +110,7 @@ def plan_subtopology(
         read: Gives the records of a source as a stream, in the columns :data:`streamplan.spark.sources.RAW`.
         ticks: Gives a stream with a row for each stream task now and then, in the column ``partition``. It is read
             where the time of a task goes on by the wall clock, and only there it must be given.
+        read_table: Reads global tables in the workers. It must be given where there are any.
 
     Raises:
         PySparkException: Spark refuses an expression.
@@ -125,6 +128,7 @@ def plan_subtopology(
     topics = {source.name: pipeline.topology.decorate(source.topic) for source in subtopology.sources}
     stage = plan_of(subtopology)
     planner = stage.planner()
+    planner.read_table = read_table
     return planned_behind(
         pipeline, subtopology, stage, planner, stage.stream(Sources(subtopology, schemas, raw, topics), planner, ticks)
     )

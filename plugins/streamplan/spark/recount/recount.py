@@ -44,6 +44,7 @@ from streamplan.model.operations import (
     Count,
     FinalAggregate,
     FinalCount,
+    GlobalJoin,
     Merge,
     Process,
     ProcessWithStores,
@@ -289,6 +290,10 @@ class _Recount:
                 found.not_compared(letters_of, f"{random} may reject other records")
             elif acting := _rejecting_actions(self.subtopology.nodes):
                 found.not_compared(letters_of, f"{acting} may have rejected records, and is not called again")
+            elif table := _global_table(self.subtopology.nodes):
+                found.not_compared(
+                    letters_of, f"which row of the global table {table} could not be read depends on time"
+                )
             elif self._not_processed:
                 found.not_compared(letters_of, self._not_processed)
             else:
@@ -324,6 +329,8 @@ class _Recount:
         """Say why an output cannot be recounted that these nodes have made; None where it can."""
         if random := _not_deterministic(nodes):
             return f"{random} need not return the same for the same record"
+        if table := _global_table(nodes):
+            return f"which row of the global table {table} a record met depends on when it was processed"
         if depends := self.stage.depends_on_arrival(nodes):
             return depends
         if self._not_processed and any(node in nodes for node in self._of_classes):
@@ -596,6 +603,12 @@ def _not_deterministic(nodes: Iterable[Node]) -> str:
     """Name the functions of some nodes that were declared as not deterministic; empty without one."""
     functions = [function_of(node.operation) for node in nodes if isinstance(node, Processor)]
     return ", ".join(function.name for function in functions if function is not None and not function.deterministic)
+
+
+def _global_table(nodes: Iterable[Node]) -> str:
+    """Return the topic of a global table that one of some nodes joins; empty where none does."""
+    joins = (node.operation for node in nodes if isinstance(node, Processor))
+    return next((operation.topic for operation in joins if isinstance(operation, GlobalJoin)), "")
 
 
 def _rejecting_actions(nodes: Iterable[Node]) -> str:
