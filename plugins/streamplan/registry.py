@@ -268,10 +268,11 @@ def _named_by(registration: Registration) -> tuple[Pipeline | str, ...]:
 
 def _require_one_assignment(module: ModuleType, name: str) -> None:
     """Refuse a file that calls two pipelines PIPELINE: Python knows the last one alone."""
-    if name != "PIPELINE" or not str(module.__file__).endswith(".py"):
+    file = Path(str(module.__file__))
+    if name != "PIPELINE" or file.suffix != ".py" or not file.is_file():  # a job imports the modules from an archive
         return
     lines = []
-    for statement in ast.parse(Path(str(module.__file__)).read_bytes()).body:
+    for statement in ast.parse(file.read_bytes()).body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             lines.append(str(statement.lineno))
