@@ -222,6 +222,7 @@ class System:
         """What Spark's state store holds, read by a Spark of its own."""
         output = self.home / "state-store.json"
         arguments = ["--pipeline", "orders", "--checkpoints", self.settings.checkpoints, "--output", str(output)]
+        arguments += ["--bootstrap-servers", self.servers]
         log_file = self.settings.logs / "chaos-state-store.log"
         with log_file.open("ab") as log:
             subprocess.run(
