@@ -135,7 +135,7 @@ def _heading(snapshot: Snapshot, *, whole: bool) -> Text:
     if snapshot.problem:
         heading.append(snapshot.problem, "red")
     elif snapshot.members is None:
-        heading.append("its members cannot be seen, for the protocol of its group is streams", "yellow")
+        heading.append("its members cannot be seen, because the protocol of its group is streams", "yellow")
     elif snapshot.members:
         heading.append(f"runs: {', '.join(snapshot.members)}", "green")
     else:
