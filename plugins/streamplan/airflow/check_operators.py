@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 RECOUNT_MINUTES = 60
-"""On a schedule, totals that only Spark can compute anew are left alone for so long once they have passed."""
+"""On a schedule, totals that only Spark can compute again are left alone for this time once they have passed."""
 
 _LOG_COLUMNS = 84
 """At most this many characters stand in a line of the log of a failed check: a window of 1,280 pixels shows them."""
@@ -295,7 +295,7 @@ def verified_positions(application: Application, reports: Path) -> dict[str, Any
 
     Returns:
         ``application_id``; ``records`` and ``keys``, the numbers that agreed; ``positions``, the offset after the last
-        verified record by topic and partition. Empty where no cut is stored: totals that Spark computes anew have none.
+        verified record by topic and partition. Empty without a stored cut: totals that Spark computes again have none.
     """
     from streamplan.reports.check_context import check_context
 

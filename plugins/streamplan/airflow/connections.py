@@ -36,7 +36,7 @@ def _not_found(name: str) -> StreamplanError:
             f"connection {name}",
             expected="a connection with this id",
             observed=failure,
-            remedy="Mend what the secrets backend reports. Airflow itself says only that there is no such connection.",
+            remedy="Correct what the secrets backend reports. Airflow itself only says that the connection is missing.",
         )
     return Refused(
         f"connection {name}",

@@ -88,7 +88,7 @@ SWITCH_TIMEOUT = timedelta(hours=1)
 
 _VERIFICATION = {
     True: "`state_store` reads the totals that Spark holds. The checks in `verify` compare them with the topics.",
-    False: "The checks in `verify` compare what was written with what Spark computes anew from the input.",
+    False: "The checks in `verify` compare what was written with what Spark computes again from the input.",
 }
 """The last step of a deployment, by whether the pipeline has aggregations."""
 
@@ -259,7 +259,7 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
                 task_id="state_store",
                 pipeline=pipeline.name,
                 execution_timeout=timedelta(minutes=5),
-                doc_md="Reads the state store with a Spark job of its own; the query goes on meanwhile.",
+                doc_md="Reads the state store with a Spark job of its own. The query goes on.",
             )
             processed >> state_store >> verify
         else:
@@ -452,7 +452,7 @@ def _check_tasks(
                 retries=1,
                 retry_delay=timedelta(seconds=10),
                 execution_timeout=timedelta(minutes=15),
-                doc_md="Computes every sub-topology anew from its input, with a Spark job of its own.",
+                doc_md="Computes every sub-topology again from its input, with a Spark job of its own.",
             )
             recount >> task
     data_docs = DataDocsOperator(

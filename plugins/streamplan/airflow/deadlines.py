@@ -38,7 +38,7 @@ def verification_deadline(pipeline: Pipeline, within: timedelta, callback: Async
 
     Args:
         within: The greatest age of the last verification. It is longer than the time between two runs of the health
-            DAG, or each failed run calls the callback. Totals that Spark computes anew are verified once an hour.
+            DAG, or each failed run calls the callback. Totals that Spark computes again are verified once an hour.
         callback: What to call in the triggerer: a notifier with ``async_notify``, or a function that is awaited. It is
             given ``context`` with ``dag_run``, ``deadline``, and ``verification``: ``pipeline``, ``verified_at`` (ISO
             8601; None where it never was) and ``within``, in seconds. Where the history of the checks cannot be read,
@@ -95,7 +95,7 @@ async def call_unless_verified(
 def _was_told(told: Path, verified_at: str | None) -> bool:
     """Return whether the alert told of this verification. Where that cannot be read, it tells once more."""
     try:
-        return read_json(told, lambda content: content == verified_at, remedy="It is written anew.") or False
+        return read_json(told, lambda content: content == verified_at, remedy="It is written again.") or False
     except CouldNotLook:
         return False
 

@@ -68,7 +68,7 @@ class OutcomeNotification:
 def _last_outcomes(file: Path) -> dict[str, str]:
     """Return what each notifier was told. Where that cannot be read, a notifier is called once more."""
     try:
-        return read_json(file, dict, remedy="It is written anew.") or {}
+        return read_json(file, dict, remedy="It is written again.") or {}
     except CouldNotLook as error:
         log.warning("%s", error)
         return {}

@@ -91,7 +91,7 @@ class CopartitioningCheck(Check):
     title = "Co-partitioning"
     healthy = (
         "Topics that are read together, and the changelogs of their stores, have the declared number of partitions, and"
-        " every record of a repartition topic or changelog lies in the partition that murmur2 gives its key."
+        " every record of a repartition topic or changelog is in the partition that murmur2 gives its key."
     )
     advice = Advice.COPARTITIONING
     every_minutes = 60
@@ -169,7 +169,7 @@ def _placement(
     purged = " (consumed and purged)" if is_purged else ""
     sample = (
         f" (a sample out of {placement.sampled:,} offsets: with 95% confidence at most 1 record in"
-        f" {max(placement.records // 3, 1):,} lies elsewhere, if such records are spread evenly)"
+        f" {max(placement.records // 3, 1):,} is elsewhere, if such records are spread evenly)"
         if placement.sampled
         else ""
     )

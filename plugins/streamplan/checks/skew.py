@@ -170,7 +170,7 @@ def _shares(spec: TopicSpec, offsets: Mapping[int, Offsets], samples: Mapping[in
         sizes=_parts(sizes) if exact or looked_at >= ENOUGH else {},
         total=round(sum(records.values())),
         exact=exact,
-        basis=", by the ends of the partitions, for records were deleted" if deleted else "",
+        basis=", by the ends of the partitions, because records were deleted" if deleted else "",
         keyless=sum(sample.keys[None] for sample in samples.values()) > looked_at / 2,
         samples=samples,
     )

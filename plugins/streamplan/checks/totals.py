@@ -73,7 +73,7 @@ class TotalsCheck(Check):
             raise CouldNotLook(
                 f"the totals of {application.name}",
                 expected="a count of records by a field or by their key",
-                observed="a topology that only Spark can compute anew",
+                observed="a topology that only Spark can compute again",
                 remedy="Run the job recount, as the task totals does.",
             )
         for aggregation in application.aggregations:

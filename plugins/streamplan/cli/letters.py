@@ -17,7 +17,7 @@ def register(commands: Commands) -> None:
         "letters",
         "show the newest dead letters, grouped by reason",
         description="Show the newest records of the dead-letter topic: how many have which reason, then each record "
-        "with where it lies in the input, whether it was re-driven, its key and its value.",
+        "with its place in the input, whether it was re-driven, its key and its value.",
         examples="%(prog)s orders --last 20 --json",
         run=_run,
     )
@@ -39,7 +39,7 @@ def _run(options: argparse.Namespace) -> int:
     for reason, count in Counter(letter.reason for letter in found).most_common():
         console.print(f"  {count:,} × {reason}: {open_ones[reason]:,} open, {count - open_ones[reason]:,} re-driven")
     for letter in found:
-        console.print(f"\n{letter.origin or '(no header says where the record lies)'}  {letter.at}  task {letter.task}")
+        console.print(f"\n{letter.origin or '(no header says where the record is)'}  {letter.at}  task {letter.task}")
         state = f"re-driven by {letter.redriven.by} at {letter.redriven.at}" if letter.redriven else "open"
         console.print(f"  letter  {letter.partition}@{letter.offset}, {state}")
         console.print(f"  reason  {letter.reason}\n  key     {letter.key}\n  value   {letter.value}")

@@ -83,7 +83,7 @@ def judge_airflow(found: Mapping[str, Any], brokers: Brokers) -> Iterable[Findin
     kafka_conn_id, spark_conn_id = found["conn_ids"]
     servers = None if found["kafka"] is None else found["kafka"].get("bootstrap.servers")
     if failure := found.get("backend_failure"):
-        yield problem("secrets backend", failure, "Mend it: the connections that it has are not found.")
+        yield problem("secrets backend", failure, "Correct it: the connections that it has are not found.")
     if found["refused"]:
         yield problem(f"connection {kafka_conn_id}", *found["refused"])
     elif found["kafka"] is None:

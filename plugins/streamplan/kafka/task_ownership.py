@@ -408,7 +408,7 @@ def set_beside(
                 f"the positions of {tasks.application_id}",
                 expected="where they were a moment ago",
                 observed=listed,
-                remedy="Somebody has started it meanwhile. Stop it, and do this again.",
+                remedy="Somebody has started it. Stop it, and do this again.",
             )
         return Generation.of_this_process(latest, beside=beside)
 

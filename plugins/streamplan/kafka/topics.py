@@ -175,7 +175,7 @@ def refuse_unfinished_repartition(
         raise Refused(
             f"the topics of {pipeline.name} are being moved to another number of partitions",
             expected="no move under way",
-            observed=f"{', '.join(sorted(temporary))}, which hold records meanwhile",
+            observed=f"{', '.join(sorted(temporary))}, which hold records during a move",
             remedy=f"Run {pipeline.name}_repartition: it goes on from where it stopped. Nothing was created.",
         )
 

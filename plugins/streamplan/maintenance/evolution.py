@@ -151,7 +151,7 @@ class _Comparison:
             yield f"the checkpoints cannot be read from here: {self.deployed.unreadable.rstrip('.')}"
         if any(each.part is Part.STORE and each.verdict in (Verdict.KEPT, Verdict.REBUILT) for each in changes):
             yield (
-                "a filter, an expression or a function that was changed is not seen, for neither Kafka nor a "
+                "a changed filter, expression or function is not seen, because neither Kafka nor a "
                 "checkpoint has it. A store keeps what it holds, and the records that come are processed in the new way"
             )
 

@@ -144,7 +144,7 @@ def refusal(letter: Letter, pipeline: Pipeline) -> str:
     if letter.redriven is not None:
         return f"{letter.redriven.by} re-drove it at {letter.redriven.at}"
     if letter.origin is None or letter.subtopology is None:
-        return f"no header says where its record lies: {BY_RESET}"
+        return f"no header says where its record is: {BY_RESET}"
     subtopologies = {each.id: each for each in pipeline.topology.subtopologies}
     subtopology = subtopologies.get(letter.subtopology)
     if subtopology is None or letter.origin.topic not in pipeline.source_topics(subtopology):

@@ -185,7 +185,7 @@ def _record(letter: Letter, written: Record, original: Record | None) -> Record 
             if letter.is_whole:  # Spark has read the headers and has written them to the dead letter
                 return original._replace(headers=own_headers(written.headers))
             return "the client cannot read its headers, and the dead letter has only a part of it"
-        return f"another record lies at its origin now: {BY_RESET}"
+        return f"another record is at its origin now: {BY_RESET}"
     if not letter.is_whole:
         return "its record was deleted, and the dead letter has only a part of it"
     if letter.reason.startswith("the timestamp "):

@@ -75,7 +75,7 @@ class Repartitioner(Operation):
         temporary = [temporary_topic(spec) for spec in pipeline.internal_topics()]
         for spec in temporary:
             if fault := name_fault(spec.name):
-                raise Refused(f"the topic that holds the records of {spec.name} meanwhile: {fault}")
+                raise Refused(f"the topic that holds the records of {spec.name} during the move: {fault}")
         names = [*(spec.name for spec in (*specs, *temporary)), *moved.values()]
         counts = {name: topic.partitions for name, topic in observe_topics(self.brokers, names).items()}
         refuse_other_counts(pipeline, counts)
@@ -248,7 +248,7 @@ class Repartitioner(Operation):
                 f"the copy of {move.topic} in {move.to}",
                 expected=f"records by partition {expected}",
                 observed=f"{observed}",
-                remedy=f"Someone else has written to {move.to}, or {move.topic} lost records meanwhile. Nothing of the "
+                remedy=f"Someone else has written to {move.to}, or {move.topic} has lost records. Nothing of the "
                 f"application was changed: delete {move.to} and the group {self.pipeline.repartition_group}, stop all "
                 "producers, and run this again.",
             )
@@ -329,7 +329,7 @@ class Repartitioner(Operation):
         if missing := [f"{topic}-{partition}" for (topic, partition), end in positions.items() if end < 0]:
             raise StreamplanError(
                 f"the ledger {self.pipeline.repartition_group}",
-                expected="the ends of all that was made anew",
+                expected="the ends of all topics that were made again",
                 observed=f"none of {', '.join(missing)}",
                 remedy="Run this again: it makes those topics once more.",
             )

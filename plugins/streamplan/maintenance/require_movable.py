@@ -73,7 +73,7 @@ def _require_no_task_time(pipeline: Pipeline, counts: Mapping[str, int]) -> None
             expected="no state that is judged by the time of its stream task",
             observed=", ".join(timed),
             remedy="A key that comes to another stream task comes to another time there. So results would be lost or "
-            "passed twice, and stored records would be forgotten too early. Begin anew: declare another pipeline, with "
+            "passed twice, and stored records would be forgotten too early. Start again: declare another pipeline with "
             f"another application id and other output topics, that reads {old} from the beginning. It gets more stream "
             "tasks by repartition(number_of_partitions=…) before this operation. Let the consumers read its outputs "
             "when it has caught up. Nothing was changed.",
@@ -94,7 +94,7 @@ def _require_all_records(cluster: KafkaCluster, topic: str) -> None:
             expected="all of them, from offset 0",
             observed=", ".join(f"{partition} begins at offset {start}" for partition, start in gone.items()),
             remedy="What was deleted has been counted and would be missing in the new topic: its totals could never be "
-            "recounted again. Begin anew on the new topic with a pipeline of its own.",
+            "recounted again. Start again on the new topic, with a pipeline of its own.",
         )
 
 
@@ -106,8 +106,8 @@ def _require_read_from_the_beginning(pipeline: Pipeline, cluster: KafkaCluster, 
             f"the records of {topic}",
             expected="all of them counted",
             observed=", ".join(f"{partition} counted from offset {start} on" for partition, start in begun.items()),
-            remedy="The new topic would hold records that were never counted beside those that were. Begin anew on the "
-            "new topic with a pipeline of its own.",
+            remedy="The new topic would hold records that were never counted beside those that were. Start again on "
+            "the new topic with a pipeline of its own.",
         )
 
 

@@ -418,7 +418,7 @@ class Upgrader(Maintenance):
         if left_over:
             raise Refused(
                 f"the topics of {self._new_id}",
-                expected="empty, for it has no positions",
+                expected="empty, because it has no positions",
                 observed=f"records in {', '.join(left_over)}",
                 remedy=f"Reset {self._resolved.name} first, or give its topology an application id of its own.",
             )

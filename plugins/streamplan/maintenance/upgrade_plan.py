@@ -171,7 +171,7 @@ class Comparison:
             yield "- the declaration has no store that could be compared"
         if incomplete := ", ".join(f"`{store.store}`" for store in self.incomplete):
             yield ""
-            yield f"Records are missing in {incomplete}, for the input is not whole any more:"
+            yield f"Records are missing in {incomplete}, because the input is not whole any more:"
             yield ""
             yield from (f"- {missing}" for missing in self.missing)
         if not self.is_final and (self.differing or self.incomplete):

@@ -65,7 +65,7 @@ def read_state_store(reports: Path, pipeline: str) -> StateStoreTotals | None:
         CouldNotLook: The file cannot be read.
     """
     path = ReportPaths(reports, pipeline).state_store
-    return read_json(path, _decode_store, remedy=f"The task state_store of {pipeline}_deploy writes it anew.")
+    return read_json(path, _decode_store, remedy=f"The task state_store of {pipeline}_deploy writes it again.")
 
 
 def _aggregator(paths: ReportPaths) -> tuple[AggregatorStatus | None, str]:

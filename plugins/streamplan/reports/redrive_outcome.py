@@ -53,5 +53,5 @@ def read_outcome(reports: Path, pipeline: str) -> RedriveOutcome | None:
     return read_json(
         ReportPaths(reports, pipeline).redrive_outcome,
         lambda content: RedriveOutcome(**{**content, "stage": Stage(content["stage"])}),
-        remedy="The next re-drive writes it anew. Look whether the disk is full.",
+        remedy="The next re-drive writes it again. Look whether the disk is full.",
     )

@@ -86,7 +86,7 @@ def _beside(page: Path, check: str) -> Path:
 def _read_result(path: Path, pipeline: str, check: str) -> CheckResult | None:
     try:
         return read_json(
-            path, _decode, remedy="The next run of the check writes it anew. Look whether the disk is full."
+            path, _decode, remedy="The next run of the check writes it again. Look whether the disk is full."
         )
     except CouldNotLook as error:
         return CheckResult(pipeline, check, Outcome.COULD_NOT_LOOK, str(error), _written_at(path), ())

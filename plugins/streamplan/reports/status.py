@@ -47,7 +47,7 @@ def read_status(path: Path) -> AggregatorStatus | None:
     Raises:
         CouldNotLook: The file cannot be read.
     """
-    remedy = "A running aggregator writes it anew every few seconds. Look whether the disk is full."
+    remedy = "A running aggregator writes it every few seconds. Look whether the disk is full."
     return read_json(path, _decode, remedy=remedy)
 
 

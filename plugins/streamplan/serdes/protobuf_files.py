@@ -79,7 +79,7 @@ def compile_file(name: str, folders: Sequence[Path], described: bytes = b"") -> 
             "a schema of Protobuf",
             expected="the compiler of the package grpcio-tools to run",
             observed=f"exit status {status}, {' '.join(told.split())[-300:]}",
-            remedy="Install it anew: `pip install --force-reinstall grpcio-tools`.",
+            remedy="Install it again: `pip install --force-reinstall grpcio-tools`.",
         )
     if status:
         for folder in folders:

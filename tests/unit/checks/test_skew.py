@@ -143,7 +143,7 @@ def test_a_purged_topic_by_its_ends(cluster: FakeCluster, application: FakeAppli
     purge(cluster)
     (found,) = wrong(cluster)
     assert found == (
-        f"{REPARTITION}-1: 87.5% of about 8,000 records, by the ends of the partitions, for records were deleted:"
+        f"{REPARTITION}-1: 87.5% of about 8,000 records, by the ends of the partitions, because records were deleted:"
         " expected at most 80%, observed 87.5% of the records, whose keys are gone"
     )
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
+from streamplan.checks import CHECKS
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.cli import main
 from streamplan.cli.output import folded, print_columns, table_console
 from streamplan.cli.tables import read_key, readable_key, seconds_ago
-from streamplan.cli.top import screen
+from streamplan.cli.top import fitted, screen
+from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch, MicroBatchMeasures
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
 from streamplan.observability.snapshot import InputSnapshot, Snapshot, TaskSnapshot, TopicSnapshot
@@ -101,6 +106,66 @@ def test_at_eighty_columns_no_line_is_longer_and_no_figure_is_cut(
     assert "…" not in text
     for figure in ("8,641,976", "123,456.7", "12,345.6 s", "9,876,543", "128"):
         assert figure in text
+
+
+def snapshot_of_orders(tasks: int = 4, outcome: Outcome = Outcome.PASSED) -> Snapshot:
+    """The demo: four stream tasks, four topics, micro-batches and eight checks."""
+    at = datetime.now(UTC).isoformat()
+    names = ("orders", "orders-aggregator-orders-products-quantities-repartition")
+    return replace(
+        snapshot_of_long_names(),
+        aggregator=AggregatorStatus(
+            AggregatorState.RUNNING,
+            7,
+            "host",
+            at,
+            {number: MicroBatch(3, at) for number in (0, 1)},
+            measures={number: MicroBatchMeasures(3, 1_000, 0.3, 0.2, 2, 4_096, 1_000, 0) for number in (0, 1)},
+        ),
+        tasks=[
+            TaskSnapshot(
+                f"{n // 2}_{n % 2}", "", [InputSnapshot(names[n % 2], n, 1, 1, n)], n, 0.0, 1.0, "driver", "host", at
+            )
+            for n in range(tasks)
+        ],
+        topics=[TopicSnapshot(name, TopicRole.SOURCE, 2, 100, 100, 1.0) for name in (*names, "changelog", "dead")],
+        checks=[
+            CheckResult("orders", check.name, outcome, "2 of 9 wrong: " + "words " * 40, at, ()) for check in CHECKS
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "rows", "left_out"),
+    [
+        (snapshot_of_orders(), 60, ""),
+        (snapshot_of_orders(), 24, "the last micro-batches"),
+        (snapshot_of_orders(outcome=Outcome.FAILED), 24, "the last micro-batches, 4 topics"),
+        (snapshot_of_orders(tasks=200), 24, r"\d+ stream tasks, the last micro-batches, 4 topics"),
+        (snapshot_of_orders(tasks=200), 10, r"\d+ stream tasks, the last micro-batches, 4 topics"),
+    ],
+    ids=["60 rows", "24 rows", "all checks failed", "200 tasks", "10 rows"],
+)
+def test_top_fits_the_rows_of_the_terminal_and_says_what_is_left_out(
+    snapshot: Snapshot, rows: int, left_out: str
+) -> None:
+    console = Console(width=80, height=rows, file=StringIO())
+    console.print(fitted(snapshot, console))
+    assert isinstance(console.file, StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) < rows
+    assert lines[0].startswith("orders  runs")
+    said = re.search(r"A larger terminal also shows (.*)\.", " ".join(lines))
+    assert re.fullmatch(left_out, said[1] if said else "")
+
+
+def test_where_not_all_tasks_fit_those_with_the_greatest_lag_are_shown() -> None:
+    console = Console(width=120, height=16, file=StringIO())
+    console.print(fitted(snapshot_of_orders(tasks=50), console))
+    assert isinstance(console.file, StringIO)
+    shown = re.findall(r"^ (\d+_\d) ", console.file.getvalue(), re.MULTILINE)
+    assert 0 < len(shown) < 50
+    assert shown == [f"{n // 2}_{n % 2}" for n in range(49, 49 - len(shown), -1)]
 
 
 def test_in_a_pipe_each_row_is_one_line_with_whole_names(capsys: pytest.CaptureFixture[str]) -> None:

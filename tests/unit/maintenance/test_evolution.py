@@ -83,7 +83,7 @@ def test_what_was_not_changed_is_kept(tmp_path: Path) -> None:
     assert verdicts(plan) == {"sub-topology 0": "kept", "sub-topology 1": "kept", "store totals": "kept"}
     assert not plan.refused
     assert not plan.warnings
-    assert "function that was changed is not seen" in plan.text
+    assert "a changed filter, expression or function is not seen" in plan.text
     assert plan.text.endswith("\nNothing is refused: 3 kept. Nothing was changed.")
     assert json.loads(json.dumps(plan.written()))["refused"] is False
 

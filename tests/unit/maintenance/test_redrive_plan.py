@@ -141,8 +141,8 @@ def test_a_record_of_exclusive_branches_has_one_result() -> None:
 
 def test_a_dead_letter_that_names_nothing_of_the_declaration_is_refused() -> None:
     declared = pipeline(passing())
-    assert "no header says where its record lies" in refusal(Letter(LetterPlace(0, 0), 0, None, ""), declared)
-    assert "no header says where its record lies" in refusal(letter(0, subtopology=None), declared)
+    assert "no header says where its record is" in refusal(Letter(LetterPlace(0, 0), 0, None, ""), declared)
+    assert "no header says where its record is" in refusal(letter(0, subtopology=None), declared)
     assert "no sub-topology 0 of the declaration reads others" in refusal(letter(0, topic="others"), declared)
     assert "no sub-topology 7 of the declaration reads sales" in refusal(letter(0, subtopology=7), declared)
 

@@ -134,7 +134,7 @@ def test_a_store_with_equal_values_needs_nothing_of_input_that_was_deleted() -> 
     gone = ("`orders-0` begins at offset 7, and old began at 0",)
     comparison = Comparison((proven, unknown, waiting), True, missing=gone)
     assert comparison.incomplete == [unknown]
-    assert f"Records are missing in `least`, for the input is not whole any more:\n\n- {gone[0]}" in comparison.text
+    assert f"Records are missing in `least`, because the input is not whole any more:\n\n- {gone[0]}" in comparison.text
     assert Comparison((proven, unknown, waiting), True).incomplete == []
 
 

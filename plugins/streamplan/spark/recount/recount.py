@@ -462,7 +462,7 @@ class _Recount:
     def _unknown_parts(self, output: Output) -> str:
         """Why it is not known which records of a sink are the application's; empty where it is."""
         if output.topic in self.sinks.in_turn:
-            return "two applications have written it in turn, for an upgrade was taken back"
+            return "two applications have written it in turn, because an upgrade was taken back"
         staging = self.sinks.staging.get(output.topic)
         if staging is not None and not self.cluster.topics([staging]):
             return f"{staging}, with what was written before the application took over, was deleted"

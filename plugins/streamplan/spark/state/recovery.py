@@ -184,7 +184,7 @@ def prepare_checkpoint(
     if found:
         aside = found.set_aside()
         if decision.reason:
-            report(f"{name}: the old checkpoint lies in {aside}")
+            report(f"{name}: the old checkpoint is in {aside}")
     checkpoint = checkpoints.new(subtopology.id, generation)
     checkpoints.delete_left_over(checkpoint)  # also what earlier attempts to restore have left
     if decision.start is StartFrom.RESTORE:
