@@ -70,8 +70,9 @@ def _run(options: argparse.Namespace) -> int:
     tokens = read_tokens(options.token_file) if options.token_file else ()
     with closing(Service(options.host, options.port, tokens)) as service:
         console.print(f"Reading the state stores of {pipeline.name}.")
+        brokers = chosen_brokers(options)
         with open_queries(
-            pipeline, chosen_brokers(options), partitions=options.partitions, stores=options.store
+            pipeline, brokers, partitions=options.partitions, stores=options.store, report=console.print
         ) as queries:
             stop = stop_on_signals()
             service.start(queries)

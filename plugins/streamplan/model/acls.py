@@ -192,8 +192,7 @@ def _deployer(pipeline: Pipeline) -> Iterable[AclEntry]:
 
 def _queries(pipeline: Pipeline) -> Iterable[AclEntry]:
     for spec in pipeline.declared_topics():
-        is_asked = not spec.prefix_bytes and spec.primary_key_type is None  # the others hold what waits in joins
-        if spec.role is TopicRole.CHANGELOG and is_asked:
+        if spec.role is TopicRole.CHANGELOG and spec.is_of_store:
             yield _topic(spec.name, Operation.READ, "the state store is read from it")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from threading import Event, Thread
 
-from streamplan.checks.framework.consistent_cut import MAX_ATTEMPTS
+from streamplan.checks.framework.consistent_cut import MAX_ATTEMPTS, tell_nobody
 from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.following import FollowedTopics
@@ -22,6 +22,7 @@ SILENT_SECONDS = 30.0
 """When the brokers have not answered for so long, it is not known what was written meanwhile."""
 
 _POLL_SECONDS = 0.1
+_TOLD_BATCHES = 50  # of 20,000 records at most
 _STOP_SECONDS = 30.0
 
 
@@ -77,7 +78,7 @@ def _changed(topic: str, expected: str, observed: str) -> ChangelogChanged:
     )
 
 
-def read_to_the_ends(cluster: Cluster, view: StateView) -> None:
+def read_to_the_ends(cluster: Cluster, view: StateView, report: Callable[[str], None] = tell_nobody) -> None:
     """Read the changelogs from their beginnings to the ends that they have now.
 
     Each read has the deadline of the cluster.
@@ -85,6 +86,7 @@ def read_to_the_ends(cluster: Cluster, view: StateView) -> None:
     Args:
         cluster: The brokers.
         view: Takes the records.
+        report: Is told how far a long changelog was read.
 
     Raises:
         CouldNotLook: Records do not come.
@@ -96,8 +98,11 @@ def read_to_the_ends(cluster: Cluster, view: StateView) -> None:
             # A second attempt reads again what was read: the last record of a key counts, whatever stood before it.
             ranges = {number: (borders[number].log_start, borders[number].last_stable) for number in partitions}
             try:
-                for batch in cluster.read(topic, ranges):
+                for number, batch in enumerate(cluster.read(topic, ranges), 1):
                     view.apply(topic, batch)
+                    if number % _TOLD_BATCHES == 0:
+                        left = sum(end - view.positions(topic)[each] for each, (_, end) in ranges.items())
+                        report(f"{topic}: {left:,} offsets are left")
                 break
             except RecordsGone:
                 if attempt == MAX_ATTEMPTS - 1:
@@ -113,19 +118,19 @@ class Follower:
         brokers: The brokers.
         cluster: The same brokers, to ask them.
         view: The stores.
-        failed: Is called when nothing is read any more, with :attr:`failure` set.
+        report: Is told how far long changelogs were read at the start.
     """
 
     def __init__(
-        self, brokers: Brokers, cluster: Cluster, view: StateView, failed: Callable[[], None] = lambda: None
+        self, brokers: Brokers, cluster: Cluster, view: StateView, report: Callable[[str], None] = tell_nobody
     ) -> None:
-        self._brokers, self._cluster, self._view, self._failed = brokers, cluster, view, failed
+        self._brokers, self._cluster, self._view = brokers, cluster, view
         self._stop = Event()
         self._opens_anew = Event()
         self.failure: StreamplanError | None = None
         """Why nothing is read any more; None while it is."""
         self._followed = Followed(cluster, view)
-        read_to_the_ends(cluster, view)
+        read_to_the_ends(cluster, view, report)
         self._answered_at = time.monotonic()
         self._threads = [Thread(target=self._run, args=(work,), daemon=True) for work in (self._follow, self._look)]
         for thread in self._threads:
@@ -158,7 +163,6 @@ class Follower:
         if self.failure is None and not self._stop.is_set():
             self.failure = error
             self._stop.set()
-            self._failed()
 
     def _follow(self) -> None:
         while not self._stop.is_set():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
+from streamplan.checks.framework.consistent_cut import tell_nobody
 from streamplan.errors import CouldNotLook, Refused
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.cluster import KafkaCluster
@@ -155,7 +156,7 @@ def open_queries(
     partitions: Iterable[int] | None = None,
     stores: Iterable[str] | None = None,
     deadline_seconds: float = ANSWER_SECONDS,
-    failed: Callable[[], None] = lambda: None,
+    report: Callable[[str], None] = tell_nobody,
 ) -> Queries:
     """Read the stores of a pipeline into memory, and follow their changelogs until the result is closed.
 
@@ -165,7 +166,7 @@ def open_queries(
         partitions: The partitions that are read; None for all.
         stores: The stores that are read; None for all.
         deadline_seconds: Records that are there have to come within this time.
-        failed: Is called by a thread when the changelogs cannot be read any more.
+        report: Is told how far long changelogs were read.
 
     Raises:
         Refused: There is no such pipeline, store or partition, or it has no store that can be asked.
@@ -176,7 +177,7 @@ def open_queries(
     cluster_brokers = Brokers.from_environment(brokers) if isinstance(brokers, str) else brokers
     cluster = KafkaCluster(cluster_brokers, deadline_seconds=deadline_seconds)
     view = view_of(declared, cluster, partitions, stores)
-    return Queries(view, ReadValues(cluster.schemas), Follower(cluster_brokers, cluster, view, failed))
+    return Queries(view, ReadValues(cluster.schemas), Follower(cluster_brokers, cluster, view, report))
 
 
 def view_of(

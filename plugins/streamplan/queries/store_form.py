@@ -22,14 +22,12 @@ from streamplan.model.operations import (
     FilterNotFunction,
     KeySelect,
     NullKeyFilter,
-    OuterJoinSide,
     Peek,
     PeekFunction,
     Reduce,
     Split,
     StateStore,
     StoreForJoin,
-    SubscriptionReceive,
     TableFilter,
     TableSource,
     ToStream,
@@ -38,7 +36,15 @@ from streamplan.model.operations import (
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
-from streamplan.model.windows import SessionWindows, TimeWindows, parse_stored_session, parse_stored_window
+from streamplan.model.topics import TopicRole, TopicSpec
+from streamplan.model.windows import (
+    STORED_SESSION_BYTES,
+    STORED_WINDOW_BYTES,
+    WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS,
+    TimeWindows,
+    parse_stored_session,
+    parse_stored_window,
+)
 from streamplan.observability.lookup import as_text
 from streamplan.serdes.json import Json
 from streamplan.serdes.json_documents import parse_plain
@@ -54,6 +60,9 @@ _LEAVES_VALUE = (
 """The operations behind which a value has the bytes that it was read with."""
 
 
+_LONG_BYTES = 8
+
+
 class UnknownStore(Refused):
     """There is no store of this name."""
 
@@ -64,6 +73,14 @@ class StoreKind(StrEnum):
     KEY_VALUE = "key-value"
     WINDOW = "window"
     SESSION = "session"
+
+
+_KINDS = {
+    0: StoreKind.KEY_VALUE,
+    STORED_WINDOW_BYTES: StoreKind.WINDOW,
+    STORED_SESSION_BYTES: StoreKind.SESSION,
+}
+"""By the bytes of a window at the end of the keys."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +153,7 @@ def changelogs_of(pipeline: Pipeline) -> dict[str, str]:
     The others are those of joins that hold what waits: the subscriptions of a join by a foreign key, and the store that
     both sides of an outer join share.
     """
-    return {store: pipeline.topology.changelog_topic(store) for store in _asked(pipeline)}
+    return {store: spec.name for store, (_, _, spec) in _asked(pipeline).items()}
 
 
 def forms_of(pipeline: Pipeline, partitions: Mapping[str, int]) -> dict[str, StoreForm]:
@@ -146,43 +163,49 @@ def forms_of(pipeline: Pipeline, partitions: Mapping[str, int]) -> dict[str, Sto
         pipeline: The pipeline.
         partitions: The number of partitions of each changelog. A store whose changelog is not there is left out.
     """
-    changelogs = changelogs_of(pipeline)
     return {
         store: StoreForm(
             name=store,
-            changelog=changelogs[store],
-            partitions=partitions[changelogs[store]],
+            kind=_KINDS[spec.window_bytes],
+            changelog=spec.name,
+            partitions=partitions[spec.name],
             key_serde=group.key_serde_of(node.name),
             value=_serde_of_values(pipeline, group, node),
+            window_ms=_window_ms(node) if spec.window_bytes == STORED_WINDOW_BYTES else None,
+            retention_ms=_retention_ms(spec),
             is_placed=not isinstance(node.operation, StateStore),
-            **_kind_of(node),
         )
-        for store, (group, node) in _asked(pipeline).items()
-        if changelogs[store] in partitions
+        for store, (group, node, spec) in _asked(pipeline).items()
+        if spec.name in partitions
     }
 
 
-def _asked(pipeline: Pipeline) -> dict[str, tuple[Subtopology, Processor]]:
-    return {
-        node.store: (group, node)
-        for group, node in pipeline.stores
-        if node.store is not None and not isinstance(node.operation, OuterJoinSide | SubscriptionReceive)
-    }
+def _asked(pipeline: Pipeline) -> dict[str, tuple[Subtopology, Processor, TopicSpec]]:
+    changelogs = {spec.name: spec for spec in pipeline.declared_topics() if spec.role is TopicRole.CHANGELOG}
+    found = {}
+    for group, node in pipeline.stores:
+        spec = None if node.store is None else changelogs.get(pipeline.topology.changelog_topic(node.store))
+        if node.store is not None and spec is not None and spec.is_of_store:
+            found[node.store] = (group, node, spec)
+    return found
 
 
-def _kind_of(node: Processor) -> dict[str, Any]:
+def _retention_ms(spec: TopicSpec) -> int | None:
+    """Return how long a store keeps windows: not as long as its changelog does, in case clocks differ."""
+    if not spec.window_bytes:
+        return None
+    return int(spec.configs["retention.ms"]) - WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
+
+
+def _window_ms(node: Processor) -> int | None:
     match node.operation:
-        case Count(window=SessionWindows() as window) | Aggregate(window=SessionWindows() as window):
-            return {"kind": StoreKind.SESSION, "retention_ms": window.retention_ms}
-        case Count(window=window) | Aggregate(window=window) if window is not None:
-            size = window.size_ms if type(window) is TimeWindows else None
-            return {"kind": StoreKind.WINDOW, "window_ms": size, "retention_ms": window.retention_ms}
-        case StateStore(retention_ms=retention_ms, window_ms=window_ms) if retention_ms is not None:
-            return {"kind": StoreKind.WINDOW, "window_ms": window_ms, "retention_ms": retention_ms}
+        case Count(window=window) | Aggregate(window=window) if type(window) is TimeWindows:
+            return window.size_ms
+        case StateStore(window_ms=window_ms):
+            return window_ms
         case StoreForJoin(windows=windows):
-            size = windows.before_ms + windows.after_ms
-            return {"kind": StoreKind.WINDOW, "window_ms": size, "retention_ms": windows.retention_ms}
-    return {"kind": StoreKind.KEY_VALUE}
+            return windows.before_ms + windows.after_ms
+    return None
 
 
 def _serde_of_values(pipeline: Pipeline, group: Subtopology, node: Processor) -> Serde | None:
@@ -244,7 +267,15 @@ class ReadValues:
             text = text_of_value(data, self._schemas)
             return parse_plain(data) if text is None else json.loads(text, parse_constant=str)
         except Undecodable:
-            return as_text(data)
+            return _number_or_text(data)
+
+
+def _number_or_text(data: bytes) -> int | str:
+    """Return 8 bytes that are no text as the number that Java writes so, and other bytes as text."""
+    text = as_text(data) or ""
+    if len(data) != _LONG_BYTES or (text.encode() == data and text.isprintable()):
+        return text
+    return int.from_bytes(data, "big", signed=True)
 
 
 def require_store(known: Collection[str], name: str, pipeline: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from streamplan.errors import CouldNotLook
 from streamplan.kafka_port import RecordsGone
+from streamplan.queries import follower
 from streamplan.queries.follower import ChangelogChanged, Followed, read_to_the_ends
 from streamplan.queries.queries import view_of
 
@@ -54,6 +55,13 @@ def test_records_that_are_deleted_while_they_are_read_are_read_again(queried: Qu
     read_to_the_ends(queried.cluster, view)
     assert len(view.store("totals")) == 3
     assert view.positions(topic) == {0: 20, 1: 0, 2: 0}
+
+
+def test_how_far_a_long_changelog_was_read_is_told(queried: Queried, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "_TOLD_BATCHES", 1)
+    told: list[str] = []
+    read_to_the_ends(queried.cluster, view_of(queried.pipeline, queried.cluster, stores=["totals"]), told.append)
+    assert told == ["queried-totals-changelog: 0 offsets are left"]
 
 
 def test_records_that_are_gone_each_time_are_an_error(queried: Queried) -> None:

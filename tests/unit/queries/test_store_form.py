@@ -16,9 +16,10 @@ from streamplan import (
     TimeWindows,
     Topology,
 )
-from streamplan.queries.store_form import StoreForm, StoreKind, changelogs_of, forms_of
+from streamplan.queries.store_form import ReadValues, StoreForm, StoreKind, changelogs_of, forms_of
 from streamplan.registry import registered_pipelines
 from streamplan.serdes.serde import Serde
+from streamplan.testing.declared_schemas import DeclaredSchemas
 
 ORDER = Json("id string, total bigint")
 
@@ -84,3 +85,20 @@ def test_sessions_and_windows_of_keys_that_are_numbers() -> None:
     stored = (7).to_bytes(8, "big") + (30).to_bytes(8, "big") + (20).to_bytes(8, "big")
     assert (form.key(stored), form.bounds_ms(stored), form.time_ms(stored)) == (7, (20, 30), 30)
     assert form.partition_of(form.raw_key(stored)) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b'{"n":1.5}', {"n": 1.5}),
+        ((7).to_bytes(8, "big"), 7),
+        ((-7).to_bytes(8, "big", signed=True), -7),
+        (b"no text\xff", int.from_bytes(b"no text\xff", "big")),
+        (b"no JSON!", "no JSON!"),
+        (b"", ""),
+        (b"\xff", "\\xff"),
+    ],
+)
+def test_a_value_whose_serde_is_not_known_is_json_a_number_or_text(data: bytes, expected: object) -> None:
+    form = StoreForm("s", StoreKind.KEY_VALUE, "t", 1, String(), None)
+    assert ReadValues(DeclaredSchemas(())).value(form, data) == expected
