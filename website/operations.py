@@ -71,11 +71,14 @@ SETTING: Mapping[str, str] = {
     "counts": 'counts = topology.table("counts", value=Json("count bigint"))',
     "cogrouped": 'cogrouped = stream.group_by_key().cogroup({"spent": "sum(amount)"})',
     "windowed": 'windowed = stream.group_by_key().windowed_by(TimeWindows("1 minute"))',
+    "sessions": 'sessions = stream.group_by_key().windowed_by(SessionWindows("5 minutes"))',
     "score": 'def score(record):\n    return {"risk": record.amount / 1000}',
     "notify": "def notify(record):\n    ...  # sends a message",
     "nothing_spent": 'def nothing_spent():\n    return {"total": 0.0, "orders": 0}',
     "add_order": "def add_order(key, value, spent):\n"
     '    return {"total": spent.total + value.amount, "orders": spent.orders + 1}',
+    "both_spent": "def both_spent(key, one, other):\n"
+    '    return {"total": one.total + other.total, "orders": one.orders + other.orders}',
     "Detector": "class Detector(Processor):\n"
     "    def process(self, record, store):\n"
     "        seen = store.get()\n"
@@ -97,7 +100,6 @@ _OTHERWISE: Mapping[tuple[str, str], Mapping[str, str]] = {
 EXAMPLES: Mapping[tuple[str, str], str] = {
     ("Topology", "describe"): 'stream.filter("amount > 0").to("paid-orders")\nprint(topology.describe())',
     ("WindowedKStream", "count"): 'windowed.count(store="orders-per-minute")',
-    ("WindowedKStream", "aggregate"): 'windowed.aggregate({"total": "sum(amount)"}, store="totals-per-minute")',
     ("WindowedCogroupedKStream", "aggregate"): 'cogrouped.windowed_by(TimeWindows("1 minute")).aggregate('
     'store="per-minute")',
     ("BranchedKStream", "no_default_branch"): 'branches = stream.split(name="orders-").branch("amount > 100", '

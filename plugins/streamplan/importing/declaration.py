@@ -393,7 +393,7 @@ class _Writer:
         grouping, comment = self._grouping(operation.on[0], operation.grouping), ""
         if told and not told.isdisjoint((WINDOWS, SESSIONS)):
             grouping = self._windows(node, grouping, are_sessions=SESSIONS in told)
-            method = "aggregate"  # the language has no reduce() of windows
+            method = "aggregate"  # reduce() of windows takes a function, which no description shows
         if told and COUNT in told and method == "aggregate":
             method, comment = "count", "It looks like a count: the values of its changelog have 8 bytes."
         arguments: tuple[Argument, ...] = ()

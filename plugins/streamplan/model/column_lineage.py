@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from streamplan.model.operations import (
     Aggregate,
+    AggregateWindowsFunction,
     CogroupSide,
     Columns,
     Count,
@@ -159,6 +160,9 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
             return {KEY: key_origins, "count": key_origins}
         case CogroupSide(arguments=given):
             return {KEY: before.get(KEY, frozenset()), **_columns(given, before)}
+        case AggregateWindowsFunction(fields=fields, initializer=initializer):
+            names = fields if initializer is not None else tuple((name, "") for name in before if name != KEY)
+            return {KEY: before.get(KEY, frozenset()), **_by_function(names, before)}
         case Aggregate(columns=columns):
             arguments = tuple((column.name, column.arguments) for column in columns)
             return {KEY: before.get(KEY, frozenset()), **_columns(arguments, before)}

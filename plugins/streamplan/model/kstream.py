@@ -41,6 +41,7 @@ from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
     AggregateFunction,
+    AggregateWindowsFunction,
     Branch,
     Cogroup,
     CogroupSide,
@@ -51,6 +52,7 @@ from streamplan.model.operations import (
     FilterNot,
     FilterNotFunction,
     FinalAggregate,
+    FinalAggregateWindowsFunction,
     FinalCount,
     FlatMap,
     FlatMapFunction,
@@ -1583,6 +1585,28 @@ class KStream(_Declared[K, V]):
         return name
 
 
+@dataclass(frozen=True)
+class _Aggregating:
+    """The functions of an aggregate.
+
+    Attributes:
+        initializer: The initializer.
+        function: The aggregator.
+        made: The fields of the aggregate, with their types; None where they are not known.
+        record_class: The dataclass of the aggregate; None without one.
+    """
+
+    initializer: PythonFunction
+    function: PythonFunction
+    made: dict[str, str] | None
+    record_class: type | None
+
+    @property
+    def fields(self) -> Columns:
+        """The fields of the aggregate."""
+        return tuple((self.made or {}).items())
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class _Grouped(_Declared[K, V]):
     """A grouped stream.
@@ -1638,6 +1662,29 @@ class _Grouped(_Declared[K, V]):
         if self._final:
             operation = FinalAggregate(store_name, columns, self._window, self._idle_ms)
         return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, tuple(value))
+
+    def _aggregating(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any] | None,
+        schema: str | None,
+        on_error: OnError,
+        deterministic: bool,
+    ) -> _Aggregating | None:
+        """The functions of an aggregate, which are judged; None, and a fault, without an aggregator."""
+        first = self._function(initializer, "aggregate", on_error, deterministic, given=())
+        if aggregator is None:
+            self._graph.fault(
+                f"aggregate: {first.name} is an initializer without an aggregator",
+                "Write aggregate(initializer, aggregator), with aggregator(key, value, aggregate)",
+            )
+            return None
+        given = ("the key", "the value", "the aggregate")
+        returned = returned_class(aggregator) or returned_class(initializer)
+        classes = (None, self._record_class, returned)
+        function = self._function(aggregator, "aggregate", on_error, deterministic, given, classes)
+        made = self._made_by(function, hinted_schema(initializer) if schema is None else schema, "aggregate")
+        return _Aggregating(first, function, made, returned)
 
     def _folded(self, value: Mapping[str, Text], operation: str) -> tuple[AggregateColumn, ...]:
         columns = []
@@ -1898,22 +1945,16 @@ class KGroupedStream(_Grouped[K, V]):
             self._refuse_schema(schema, "aggregate")
             return self._fold(self._named(value, fields, "aggregate"), store, name)
         self._refuse_fields(fields, "aggregate")
-        initializer = self._function(value, "aggregate", on_error, deterministic, given=())
-        if aggregator is None:
-            self._graph.fault(
-                f"aggregate: {initializer.name} is an initializer without an aggregator",
-                "Write aggregate(initializer, aggregator), with aggregator(key, value, aggregate)",
-            )
+        functions = self._aggregating(value, aggregator, schema, on_error, deterministic)
+        if functions is None:
             return KTable(self._graph, self._node, None, self._key, self._sources)
-        given = ("the key", "the value", "the aggregate")
-        returned = returned_class(aggregator) or returned_class(value)
-        classes = (None, self._record_class, returned)
-        function = self._function(aggregator, "aggregate", on_error, deterministic, given, classes)
-        made = self._made_by(function, hinted_schema(value) if schema is None else schema, "aggregate")
         store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
-        columns = tuple((made or {}).items())
-        operation = AggregateFunction(function, store_name, columns, columns, initializer=initializer)
-        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, _names(made), returned)
+        operation = AggregateFunction(
+            functions.function, store_name, functions.fields, functions.fields, initializer=functions.initializer
+        )
+        return self._aggregate(
+            "KSTREAM-AGGREGATE-", name, store_name, operation, _names(functions.made), functions.record_class
+        )
 
     def reduce(
         self,
@@ -2006,36 +2047,170 @@ class WindowedKStream(_Grouped[K, V]):
         """
         return self._count(store, name)
 
+    @overload
+    def aggregate(
+        self,
+        value: Mapping[str, Text] = ...,
+        aggregator: None = ...,
+        *,
+        merger: None = ...,
+        schema: None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+        **fields: Expression,
+    ) -> KTable[K, Any]: ...
+
+    @overload
+    def aggregate(
+        self,
+        value: Callable[[], Made],
+        aggregator: Callable[[K, V, Made], Made | None],
+        *,
+        merger: Callable[[K, Made, Made], Made | None] | None = ...,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Made]: ...
+
+    @overload
+    def aggregate(
+        self,
+        value: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        *,
+        merger: Callable[[Any, Any, Any], Any] | None = ...,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Any]: ...
+
     def aggregate(
         self,
         value: Mapping[str, Text] | Callable[[], Any] = NO_FIELDS,
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
         *,
+        merger: Callable[[Any, Any, Any], Any] | None = None,
         schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
         store: str | None = None,
         name: str | None = None,
         **fields: Expression,
     ) -> KTable[K, Any]:
-        """Aggregate as :meth:`KGroupedStream.aggregate` does, for each key and window. Python functions are refused.
+        """Aggregate the records of each key and window, with expressions or with Python functions.
 
-        Example: ``grouped.windowed_by(TimeWindows("1 minute")).aggregate({"total": "sum(amount)"})``
+        Examples: ``windowed.aggregate({"total": "sum(amount)"})``,
+        ``windowed.aggregate(nothing_spent, add_order, store="spent", schema="total double, orders int")``,
+        ``sessions.aggregate(nothing_spent, add_order, merger=both_spent, schema="total double, orders int")``
 
         Args:
-            value: The fields of the result: name to one call of an aggregate function.
-            aggregator: Refused: Python functions aggregate without windows.
-            schema: Refused likewise.
+            value: The fields of the result: name to one call of an aggregate function. Or an initializer: a function
+                without arguments that returns the aggregate of a window of which there is none (``Initializer``).
+            aggregator: With an initializer a function that is given the key, the value of a record, and the aggregate
+                so far, and returns the new aggregate (``Aggregator``). The value may be None. Records come in the order
+                of their stream task. None deletes the window.
+            merger: For sessions a function that is given the key and the aggregates of two sessions, and returns the
+                aggregate of both (``Merger``). The first of the two is at first what the initializer returns.
+            schema: The fields of the aggregate, in Spark's DDL. Without it the return type of the aggregator, or of the
+                initializer, tells them; see :meth:`KStream.map_values`.
+            on_error: For functions; see :meth:`KStream.map_values`. After a failed call all windows are as before.
+            deterministic: For functions; see :meth:`KStream.map_values`.
             store: The name of the state store.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
             fields: Further fields of the result, as ``total=F.amount.sum()``.
         """
-        if callable(value) or aggregator is not None or schema is not None:
-            self._graph.fault(
-                "aggregate: Python functions do not aggregate windows or sessions",
-                "Write expressions: aggregate({'total': 'sum(amount)'}). Without windows, "
-                "group_by_key().aggregate(initializer, aggregator) calls functions",
-            )
+        if not callable(value):
+            if function := next((what for what in (aggregator, merger) if what is not None), None):
+                self._graph.fault(
+                    f"aggregate: {function_name(function)} is given with expressions",
+                    "Write aggregate(initializer, aggregator)",
+                )
+            self._refuse_schema(schema, "aggregate")
+            return self._fold(self._named(value, fields, "aggregate"), store, name)
+        self._refuse_fields(fields, "aggregate")
+        functions = self._aggregating(value, aggregator, schema, on_error, deterministic)
+        merging = self._merger(merger, functions, on_error, deterministic)
+        if functions is None:
             return KTable(self._graph, self._node, None, self._key, self._sources)
-        return self._fold(self._named(value, fields, "aggregate"), store, name)
+        store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
+        operation = self._by_functions(
+            store_name, functions.function, functions.fields, initializer=functions.initializer, merger=merging
+        )
+        return self._aggregate(
+            "KSTREAM-AGGREGATE-", name, store_name, operation, _names(functions.made), functions.record_class
+        )
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V | None],
+        *,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """Keep for each key and window what a Python function makes of the values.
+
+        Example: ``windowed.reduce(lambda old, new: new if new.amount > old.amount else old, store="largest-orders")``
+
+        Args:
+            reducer: A function that is given the value so far and the value of a record, and returns the new value
+                (``Reducer``). The new value may be None. Records come in the order of their stream task. The first
+                value of a window is kept as it is. When one session is made of several, their values are reduced from
+                the earliest session to the latest. None deletes the window.
+            on_error: See :meth:`KStream.map_values`. After a failed call all windows are as before.
+            deterministic: See :meth:`KStream.map_values`.
+            store: The name of the state store.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with the fields of the stream.
+        """
+        given_values, classes = ("the old value", "the new value"), (self._record_class, self._record_class)
+        function = self._function(reducer, "reduce", on_error, deterministic, given_values, classes)
+        store_name = self._graph.store_name(store, "KSTREAM-REDUCE-")
+        operation = self._by_functions(store_name, function, ())
+        return self._aggregate("KSTREAM-REDUCE-", name, store_name, operation, self._fields, self._record_class)
+
+    def _merger(
+        self,
+        merger: Callable[[Any, Any, Any], Any] | None,
+        functions: _Aggregating | None,
+        on_error: OnError,
+        deterministic: bool,
+    ) -> PythonFunction | None:
+        """The function that makes one of the aggregates of two sessions, which is judged."""
+        of_sessions = isinstance(self._window, SessionWindows)
+        if merger is None:
+            if of_sessions and functions is not None:
+                self._graph.fault(
+                    "aggregate: sessions without a merger",
+                    "Write aggregate(initializer, aggregator, merger=…), with merger(key, one, other)",
+                )
+            return None
+        if not of_sessions:
+            self._graph.fault(
+                f"aggregate: {function_name(merger)} is a merger, and time windows are not merged",
+                "Leave merger out; SessionWindows need one",
+            )
+        given = ("the key", "the aggregate of a session", "the aggregate of another one")
+        returned = None if functions is None else functions.record_class
+        return self._function(merger, "aggregate", on_error, deterministic, given, (None, returned, returned))
+
+    def _by_functions(
+        self, store: str, function: PythonFunction, fields: Columns, **others: PythonFunction | None
+    ) -> AggregateWindowsFunction:
+        if self._final:
+            return FinalAggregateWindowsFunction(
+                store, (), self._window, self._idle_ms, function=function, fields=fields, **others
+            )
+        return AggregateWindowsFunction(store, (), self._window, function=function, fields=fields, **others)
 
 
 @answers_words

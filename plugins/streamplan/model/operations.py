@@ -352,6 +352,37 @@ class FinalAggregate(Aggregate):
     idle_ms: int | None = None
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
+class AggregateWindowsFunction(Aggregate):
+    """Keeps for each key and window what Python functions make of the aggregate so far and of a record.
+
+    These are ``KStreamWindowAggregate`` and ``KStreamSessionWindowAggregate``.
+
+    Attributes:
+        function: The aggregator, or the reducer.
+        fields: Name and type of each field of the aggregate. Those of a reducer are known when the query is planned:
+            they are those of the records.
+        initializer: Gives the aggregate of a window of which there is none; None for a reducer.
+        merger: Makes one of the aggregates of two sessions; None for time windows, and for a reducer.
+    """
+
+    function: PythonFunction
+    fields: Columns
+    initializer: PythonFunction | None = None
+    merger: PythonFunction | None = None
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity: what the store holds, and not what the functions do with it."""
+        fields = ", ".join(f"{name} {of_field}" for name, of_field in self.fields)
+        state = f", state={fields!r}" if fields else ""
+        return f"AggregateWindowsFunction(store={self.store!r}{state}, window={self.window!r})"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class FinalAggregateWindowsFunction(AggregateWindowsFunction, FinalAggregate):
+    """The same with the result of each window once, when the window closes."""
+
+
 @dataclass(frozen=True)
 class CogroupSide:
     """Takes the records of one of several grouped streams that are folded into one state store.
@@ -730,6 +761,11 @@ def stored_by(operation: Operation) -> Operation:
     match operation:
         case FinalCount(store=store, window=window):
             return Count(store, window)
+        case FinalAggregateWindowsFunction(store=store, columns=columns, window=window, fields=fields):
+            functions = {"initializer": operation.initializer, "merger": operation.merger}
+            return AggregateWindowsFunction(
+                store, columns, window, function=operation.function, fields=fields, **functions
+            )
         case FinalAggregate(store=store, columns=columns, window=window):
             return Aggregate(store, columns, window)
     return operation
@@ -748,6 +784,8 @@ def function_of(operation: Operation) -> PythonFunction | None:
         case FilterFunction() | FilterNotFunction() | MapValuesFunction() | MapFunction():
             return operation.function
         case FlatMapFunction() | FlatMapValuesFunction() | Process() | ProcessWithStores():
+            return operation.function
+        case AggregateWindowsFunction():
             return operation.function
     return None
 

@@ -219,6 +219,20 @@ def by_key(outputs: dict[str, list[tuple[Any, Any, int]]]) -> dict[str, dict[Any
     return found
 
 
+def without_vain_deletions(
+    outputs: dict[str, list[tuple[Any, Any, int]]], there: set[Any]
+) -> dict[str, list[tuple[Any, Any, int]]]:
+    """The records without deletions of keys of which there is no value. ``there`` are the keys that have one."""
+    found: dict[str, list[tuple[Any, Any, int]]] = {}
+    for topic, records in outputs.items():
+        for record in records:
+            place = topic, record[0]
+            if record[1] is not None or place in there:
+                found.setdefault(topic, []).append(record)
+            (there.discard if record[1] is None else there.add)(place)
+    return found
+
+
 def last_of_each_key(outputs: dict[str, list[tuple[Any, Any, int]]]) -> dict[str, list[tuple[Any, Any, int]]]:
     """The library deletes a session and writes it again where a record does not change its bounds."""
     return {topic: last_of_each(records, lambda record: record[0]) for topic, records in outputs.items()}
@@ -293,11 +307,15 @@ def pipe(driver: TopologyTestDriver, record: Piped) -> None:
     driver.pipe(record.topic, record.value, key=record.key, at=record.at)
 
 
-def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Piped], *ordered: str) -> int:
+def compare(
+    spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Piped], *ordered: str, deletes: bool = True
+) -> int:
     """Both drivers process the records one by one; returns how many records both wrote.
 
-    What a record gives to the topics ``ordered`` has the library's order.
+    What a record gives to the topics ``ordered`` has the library's order. Without ``deletes`` a deletion of a key that
+    a topic has no value of is not compared.
     """
+    there: tuple[set[Any], set[Any]] = set(), set()
     pipeline = ours(steps, APPLICATION, 1)
     others = {*pipeline.topology.source_topics, pipeline.topology.dead_letter_topic}
     topics = [spec.name for spec in pipeline.topics() if spec.name not in others]
@@ -311,6 +329,8 @@ def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Pip
                 its = last_of_each_key(its)
             elif any(step.word == "process" for step in steps):  # the library logs each put
                 its |= last_of_each_key({topic: its[topic] for topic in its if topic.endswith("-changelog")})
+            if not deletes:
+                mine, its = (without_vain_deletions(each, seen) for each, seen in zip((mine, its), there, strict=True))
             assert by_key(mine) == by_key(its), f"record {number}: {record} in {steps}"
             assert all(mine.get(topic) == its.get(topic) for topic in ordered), f"record {number}: {record} in {steps}"
             written += sum(map(len, its.values()))
@@ -569,6 +589,51 @@ def test_functions_aggregate_as_those_of_the_library_do(spark: SparkSession, jvm
     steps = program(text)
     records = late_records(seed, steps, 20 if seed == 1 else 60)
     assert compare(spark, jvm, steps, records) > len(records) // 3
+
+
+IN_WINDOWS = "stream a; group_by_key; %s; %s; to_stream; windows; to w"
+IN_SESSIONS = "stream a; group_by_key; %s; %s; to_stream; to_sessions totals; @4 session_values; to by-session"
+
+
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        (IN_WINDOWS % ("short_hops", "python_reduce"), 1),
+        (IN_SESSIONS % ("short_sessions", "python_aggregate"), 1),
+        *(pytest.param(text % (window, word), seed, marks=pytest.mark.soak)
+          for seed in range(2, 20) for word in ("python_reduce", "python_aggregate")
+          for text, window in ((IN_WINDOWS, "short_windows"), (IN_WINDOWS, "short_hops"),
+                               (IN_SESSIONS, "short_sessions"), (IN_SESSIONS, "sessions"))),
+    ],
+)  # fmt: skip
+def test_functions_aggregate_windows_as_those_of_the_library_do(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    """With deletions of windows that there are and are not, late records, and nulls as keys and values.
+
+    Of a window that there is not, the library deletes nothing in its cache, and without it writes the deletion.
+    """
+    steps = program(text)
+    assert compare(spark, jvm, steps, late_records(seed, steps, 20 if seed == 1 else 60), deletes=False) > 5
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("word", ["python_reduce", "python_aggregate"])
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        ("stream a; group_by_key; %s; on_close; %s; to_stream; windows; to w", "short_hops"),
+        ("stream a; group_by_key; %s; on_close; %s; to_stream; windows; to w", "strict_windows"),
+        ("stream a; group_by_key; %s; on_close; %s; to_stream; session_values; to w", "brief_sessions"),
+    ],
+)
+def test_final_results_of_functions_are_those_of_the_library(
+    spark: SparkSession, jvm: Any, text: str, window: str, word: str, seed: int
+) -> None:
+    steps = program(text % (window, word))
+    records = within_a_segment(seed) if window in SESSIONS else late_records(seed, steps, 40)
+    assert compare(spark, jvm, steps, records, "w", deletes=False) > 5
 
 
 @pytest.mark.parametrize("seed", seeds(3, 100))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from streamplan.model.operations import (
     SETS_KEY,
     Aggregate,
+    AggregateWindowsFunction,
     Count,
     FinalAggregate,
     FinalCount,
@@ -52,7 +53,7 @@ class AggregateStage(AggregatingStage):
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
         """See :meth:`Stage.nodes_in`."""
         aggregates = subtopology.processors_with(Count, Aggregate, Reduce)
-        return tuple(node for node in aggregates if not has_sessions(node) and not passes_final_results(node))
+        return tuple(node for node in aggregates if not goes_by_task(node))
 
     @property
     def restores_in_workers(self) -> bool:
@@ -63,6 +64,16 @@ class AggregateStage(AggregatingStage):
     def identity(self) -> Mapping[str, str]:
         """See :attr:`Stage.identity`. The state has the place of the last record of each update."""
         return {"updates": "in the order of the records"} if self.passes_updates_in_order else {}
+
+
+def goes_by_task(node: Processor) -> bool:
+    """Return whether an aggregate goes by the time of its stream task, whatever else its sub-topology has."""
+    return has_sessions(node) or passes_final_results(node) or has_functions(node)
+
+
+def has_functions(node: Processor) -> bool:
+    """Return whether Python functions aggregate windows."""
+    return isinstance(node.operation, AggregateWindowsFunction)
 
 
 def has_sessions(node: Processor) -> bool:

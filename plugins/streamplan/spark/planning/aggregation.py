@@ -26,7 +26,14 @@ from pyspark.sql.types import (
 
 from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
-from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce, arguments_of_call
+from streamplan.model.operations import (
+    Aggregate,
+    AggregateColumn,
+    AggregateWindowsFunction,
+    Count,
+    Reduce,
+    arguments_of_call,
+)
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.field_types import GREATEST_PRECISION
@@ -161,6 +168,11 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         case Count():
             fields = [F.col(f"s{number}_count").alias("count")]
             value, encoding = big_endian(F.col(f"s{number}_count")), "count"
+        case AggregateWindowsFunction(fields=made):
+            value, encoding = F.col(f"s{number}_value"), "json"
+            types = data.select(*(F.lit(None).cast(of_field).alias(name) for name, of_field in made)).schema
+            data = data.withColumn("_made", _from_stored(value, types))
+            fields = [F.col(f"_made.`{name}`").alias(name) for name, _ in made]
         case Aggregate(columns=columns):
             fields = [F.col(f"s{number}_{column.name}").alias(column.name) for column in columns]
             stored = declared_fields(data.select(*fields))
@@ -391,6 +403,8 @@ def node_arguments(number: int, node: Processor, frame: RecordFrame) -> list[Arg
         node: An aggregation.
         frame: The records that it aggregates.
     """
+    if isinstance(node.operation, AggregateWindowsFunction):
+        return [Argument(f"a{number}_value", frame.value, F.col("_stored"))]
     if isinstance(node.operation, Count):
         return [Argument(f"a{number}_count_0", F.lit(1).cast("bigint"), F.col("_stored"))]
     if isinstance(node.operation, Reduce):
@@ -449,6 +463,8 @@ def stored_value(number: int, node: Processor, types: StructType) -> Column:
         node: An aggregation that is no reduction.
         types: With the type of each column ``s<n>_`` of its store.
     """
+    if isinstance(node.operation, AggregateWindowsFunction):
+        return F.col("value")
     if isinstance(node.operation, Count):
         failure = F.raise_error(F.lit("a changelog value of a count has 8 bytes"))
         count = F.conv(F.hex("value"), 16, 10).cast("bigint")
@@ -457,7 +473,11 @@ def stored_value(number: int, node: Processor, types: StructType) -> Column:
     value_type = StructType(
         [StructField(column.name, types[f"s{number}_{column.name}"].dataType) for column in node.operation.columns]
     )
-    return F.from_json(F.col("value").cast("string"), value_type, {"mode": "FAILFAST", "timeZone": "UTC"})
+    return _from_stored(F.col("value"), value_type)
+
+
+def _from_stored(value: Column, value_type: StructType) -> Column:
+    return F.from_json(value.cast("string"), value_type, {"mode": "FAILFAST", "timeZone": "UTC"})
 
 
 def stored_records(rows: DataFrame, inputs: RecordFrame) -> RecordFrame:

@@ -19,6 +19,7 @@ from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
+    AggregateWindowsFunction,
     Cogroup,
     CogroupSide,
     Filter,
@@ -103,7 +104,7 @@ def judge_each(operation: Operation, unknown: Collection[str], attempt: Callable
         attempt: Plans an operation in its place. Raises what Spark says of it.
     """
     names = next((names for kind, names in _EXPRESSIONS.items() if isinstance(operation, kind)), ())
-    if not names or isinstance(operation, Cogroup):
+    if not names or isinstance(operation, Cogroup | AggregateWindowsFunction):
         return None
     places = [
         (name, number)

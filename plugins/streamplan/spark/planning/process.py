@@ -16,14 +16,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from streamplan.errors import Refused
 from streamplan.model.functions import STOP
 from streamplan.model.operations import AggregateFunction, Process, ReduceFunction
 from streamplan.model.processor_topology import Processor
-from streamplan.serdes.field_types import FIELD_TYPES, FieldType, parse_type
+from streamplan.serdes.field_types import FieldType, parse_type
 from streamplan.serdes.internal import repartition_serde
 from streamplan.spark.planning.aggregation import stored_record
-from streamplan.spark.planning.field_types import as_state, from_state, state_name, unreadable_types
+from streamplan.spark.planning.field_types import as_state, from_state, state_name
+from streamplan.spark.planning.function_fold import fields_of_reducer
 from streamplan.spark.planning.process_state import AggregateFunctionState, ProcessState, RestoredProcessState
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_state import record_in_state, record_of_state
@@ -46,12 +46,7 @@ def resolve_operation(node: Processor, records: RecordFrame) -> Process:
     assert isinstance(operation, Process), f"{node.name} calls no class"
     if not isinstance(operation, ReduceFunction):
         return operation
-    fields = tuple(records.schema.fields.items())
-    if unsupported := [f"{name} of type {told}" for name, told in fields if any(unreadable_types(parse_type(told)))]:
-        raise Refused(
-            f"the store of a reducer cannot hold {', '.join(unsupported)}",
-            remedy=f"With map_values give it one of {', '.join(FIELD_TYPES)}, as in base64(value).",
-        )
+    fields = fields_of_reducer(records)
     return replace(operation, state=fields, fields=fields)
 
 

@@ -40,6 +40,7 @@ from streamplan.model.operations import (
     MAKES_SEVERAL,
     SETS_KEY,
     Aggregate,
+    AggregateWindowsFunction,
     Count,
     FinalAggregate,
     FinalCount,
@@ -335,7 +336,8 @@ class _Recount:
     @cached_property
     def _of_classes(self) -> Sequence[Processor]:
         """The processors that call a Python class, or functions that aggregate."""
-        return [node for node in self.stage.nodes if isinstance(node.operation, Process | ProcessWithStores)]
+        called = Process | ProcessWithStores | AggregateWindowsFunction
+        return [node for node in self.stage.nodes if isinstance(node.operation, called)]
 
     @cached_property
     def stage(self) -> Stage:

@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streamplan.errors import Refused
-from streamplan.model.operations import Aggregate, Cogroup, CogroupSide, Count, Reduce
+from streamplan.model.operations import Aggregate, AggregateWindowsFunction, Cogroup, CogroupSide, Count, Reduce
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import SessionWindows
 from streamplan.spark.planning.aggregation import cogrouped
@@ -68,9 +68,10 @@ def grouped_records(
     if isinstance(node.operation, Cogroup):
         return cogrouped(frames)  # the processors before it have left out the others
     (frame,) = frames
-    if isinstance(node.operation, Reduce):
+    by_functions = isinstance(node.operation, AggregateWindowsFunction)
+    if isinstance(node.operation, Reduce | AggregateWindowsFunction):
         frame = frame.with_fields
-    if isinstance(node.operation, Aggregate | CogroupSide):
+    if isinstance(node.operation, Aggregate | CogroupSide) and not by_functions:
         columns = node.operation.columns  # so that Spark's error quotes the expression as it was declared
         frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
     if by_task:
