@@ -77,6 +77,7 @@ SETTING: Mapping[str, str] = {
     "nothing_spent": 'def nothing_spent():\n    return {"total": 0.0, "orders": 0}',
     "add_order": "def add_order(key, value, spent):\n"
     '    return {"total": spent.total + value.amount, "orders": spent.orders + 1}',
+    "add_click": "def add_click(key, value, spent):\n    return spent",
     "both_spent": "def both_spent(key, one, other):\n"
     '    return {"total": one.total + other.total, "orders": one.orders + other.orders}',
     "Detector": "class Detector(Processor):\n"

@@ -46,7 +46,7 @@ class FunctionWindowTask:
         names = ("p0", "p1") if isinstance(windows, TimeWindows) else ("p0",)
         self._parts = StructType([StructField(n, BinaryType() if n == "p0" else LongType()) for n in names])
         self._windows, self._final = windows, final
-        self._folding = FunctionFold(functions, Json("n bigint"), STRING, keeps_times=final)
+        self._folding = FunctionFold((functions,), Json("n bigint"), STRING, keeps_times=final)
         self._offset = 0
         self.changelog: dict[Windowed, tuple[Any, int]] = {}
         self.passed: list[tuple[Windowed, Any, int]] = []

@@ -131,6 +131,13 @@ def counted_in_a_row(key: str, value: Any, aggregate: Any) -> dict[str, Any] | N
     return {"n": total, "s": f"{key}{n}{aggregate.s}"[:6]} if total % 4 else None
 
 
+def of_other_stream(key: str, value: Any, aggregate: Any) -> dict[str, Any] | None:
+    """What a record of the second of two streams makes of their aggregate."""
+    n = getattr(value, "n", None)
+    total = 2 * (aggregate.n or 0) + (n or 0)
+    return {"n": total, "s": f"{aggregate.s}{n}"[-6:]} if total % 3 else None
+
+
 def one_after_the_other(key: str, one: Any, other: Any) -> dict[str, Any]:
     """The aggregate of two sessions. The earlier one comes first."""
     return {"n": (one.n or 0) + (other.n or 0), "s": f"{other.s}{one.s}"[:6]}
@@ -260,6 +267,12 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return grouped.cogroup(first).cogroup(other, second)
         case "cogrouped", [grouped]:
             return grouped.aggregate(store=name)
+        case "python_cogroup", [grouped, other]:
+            return grouped.cogroup(counted_in_a_row).cogroup(other, of_other_stream)
+        case "python_cogrouped", [grouped]:
+            of_sessions = isinstance(getattr(grouped, "_cogrouped", grouped)._window, SessionWindows)
+            merger = {"merger": one_after_the_other} if of_sessions else {}
+            return grouped.aggregate(dict, **merger, schema=VALUE.schema, store=name)
         case "aggregate", [grouped]:
             return grouped.aggregate({"n": "sum(n)", "s": "max(s)"}, store=name)
         case "reduce", [grouped]:
@@ -444,6 +457,12 @@ def _counted_in_a_row(key: Any, value: Any, aggregate: Any) -> bytes | None:
     total = (before.get("n") or 0) + (fields.get("n") or 0)
     text = f"{bytes(key).decode()}{fields.get('n')}{before.get('s')}"[:6]
     return written({"n": total, "s": text}) if total % 4 else None
+
+
+def _of_other_stream(key: Any, value: Any, aggregate: Any) -> bytes | None:
+    before, fields = read(aggregate) or {}, read(value) or {}
+    total = 2 * (before.get("n") or 0) + (fields.get("n") or 0)
+    return written({"n": total, "s": f"{before.get('s')}{fields.get('n')}"[-6:]}) if total % 3 else None
 
 
 def _one_after_the_other(key: Any, one: Any, other: Any) -> bytes | None:
@@ -669,6 +688,15 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
         case "cogroup", [grouped, other]:
             first, second = (_function("Aggregator", "apply", added) for added in (_added_of_first, _added_of_second))
             return grouped.cogroup(first).cogroup(other, second)
+        case "python_cogroup", [grouped, other]:
+            first, second = (_function("Aggregator", "apply", each) for each in (_counted_in_a_row, _of_other_stream))
+            return grouped.cogroup(first).cogroup(other, second)
+        case "python_cogrouped", [grouped]:
+            empty = _function("Initializer", "apply", lambda: b"{}")
+            if "Session" in grouped.getClass().getSimpleName():
+                merger = _function("Merger", "apply", _one_after_the_other)
+                return grouped.aggregate(empty, merger, library.stored(name).withCachingDisabled())
+            return grouped.aggregate(empty, library.stored(name))
         case "cogrouped", [grouped]:
             nothing = _function("Initializer", "apply", lambda: b'{"c": 0, "d": 0}')
             if "Session" in grouped.getClass().getSimpleName():

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from streamplan.model.operations import (
     Aggregate,
     AggregateWindowsFunction,
+    CogroupFunctionSide,
     CogroupSide,
     Columns,
     Count,
@@ -38,6 +39,7 @@ from streamplan.model.operations import (
     SubscriptionSend,
     TableJoin,
     TableMapValues,
+    value_of_stream,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source
 from streamplan.model.topology import Topology
@@ -158,6 +160,8 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
         case Count():
             key_origins = before.get(KEY, frozenset())
             return {KEY: key_origins, "count": key_origins}
+        case CogroupFunctionSide(number=number):
+            return {KEY: before.get(KEY, frozenset()), **_by_function(((value_of_stream(number), ""),), before)}
         case CogroupSide(arguments=given):
             return {KEY: before.get(KEY, frozenset()), **_columns(given, before)}
         case AggregateWindowsFunction(fields=fields, initializer=initializer):

@@ -44,6 +44,8 @@ from streamplan.model.operations import (
     AggregateWindowsFunction,
     Branch,
     Cogroup,
+    CogroupFunctions,
+    CogroupFunctionSide,
     CogroupSide,
     Columns,
     Count,
@@ -436,6 +438,31 @@ class _Declared(Generic[K, V]):
     def _field_of(self, made: Mapping[str, str] | None, expression: Text, operation: str) -> str:
         """Return the text of an expression over the fields that a function returns, which is judged."""
         return replace(self, _fields=_names(made))._field(expression, operation)
+
+    def _merger(
+        self,
+        merger: Callable[[Any, Any, Any], Any] | None,
+        functions: _Aggregating | None,
+        on_error: OnError,
+        deterministic: bool,
+    ) -> PythonFunction | None:
+        """The function that makes one of the aggregates of two sessions, which is judged."""
+        of_sessions = isinstance(self._window, SessionWindows)
+        if merger is None:
+            if of_sessions and functions is not None:
+                self._graph.fault(
+                    "aggregate: sessions without a merger",
+                    "Give merger=… too, a function of the key and the aggregates of two sessions",
+                )
+            return None
+        if not of_sessions:
+            self._graph.fault(
+                f"aggregate: {function_name(merger)} is a merger, and time windows are not merged",
+                "Leave merger out; SessionWindows need one",
+            )
+        given = ("the key", "the aggregate of a session", "the aggregate of another one")
+        returned = None if functions is None else functions.record_class
+        return self._function(merger, "aggregate", on_error, deterministic, given, (None, returned, returned))
 
     def _refuse_fields(self, fields: Mapping[str, Expression], operation: str) -> None:
         if fields:
@@ -1835,16 +1862,24 @@ class KGroupedStream(_Grouped[K, V]):
             self._repartition_required, self._name, self._repartition, _record_class=self._record_class,
         )  # fmt: skip
 
-    def cogroup(self, value: Mapping[str, Text] = NO_FIELDS, **fields: Expression) -> CogroupedKStream[K]:
+    def cogroup(
+        self, value: Mapping[str, Text] | Callable[[Any, Any, Any], Any] = NO_FIELDS, **fields: Expression
+    ) -> CogroupedKStream[K]:
         """Fold the records of this stream and of others into one store. Name the others with ``cogroup`` of the result.
 
-        Example: ``clicks.cogroup({"clicks": "count(*)"}).cogroup(grouped, {"spent": "sum(amount)"}).aggregate()``
+        Examples: ``clicks.cogroup({"clicks": "count(*)"}).cogroup(grouped, {"spent": "sum(amount)"}).aggregate()``,
+        ``clicks.cogroup(add_click).cogroup(grouped, add_order).aggregate(nothing_spent, schema="total double")``
 
         Args:
-            value: The fields of the result that this stream is folded into: as for :meth:`aggregate`.
+            value: The fields of the result that this stream is folded into: as for :meth:`aggregate`. Or an aggregator:
+                a function that is given the key, the value of a record of this stream, and the aggregate of all streams
+                so far, and returns the new aggregate (``Aggregator``). Then the other streams have aggregators, too.
             fields: Further fields of the result, as ``clicks=F.count()``.
         """
         grouped: CogroupedKStream[K] = CogroupedKStream(self._graph, self._node, (), self._key, self._sources)
+        if callable(value):
+            self._refuse_fields(fields, "cogroup")
+            return grouped.cogroup(self, value)
         return grouped.cogroup(self, self._named(value, fields, "cogroup"))
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
@@ -2178,31 +2213,6 @@ class WindowedKStream(_Grouped[K, V]):
         operation = self._by_functions(store_name, function, ())
         return self._aggregate("KSTREAM-REDUCE-", name, store_name, operation, self._fields, self._record_class)
 
-    def _merger(
-        self,
-        merger: Callable[[Any, Any, Any], Any] | None,
-        functions: _Aggregating | None,
-        on_error: OnError,
-        deterministic: bool,
-    ) -> PythonFunction | None:
-        """The function that makes one of the aggregates of two sessions, which is judged."""
-        of_sessions = isinstance(self._window, SessionWindows)
-        if merger is None:
-            if of_sessions and functions is not None:
-                self._graph.fault(
-                    "aggregate: sessions without a merger",
-                    "Write aggregate(initializer, aggregator, merger=…), with merger(key, one, other)",
-                )
-            return None
-        if not of_sessions:
-            self._graph.fault(
-                f"aggregate: {function_name(merger)} is a merger, and time windows are not merged",
-                "Leave merger out; SessionWindows need one",
-            )
-        given = ("the key", "the aggregate of a session", "the aggregate of another one")
-        returned = None if functions is None else functions.record_class
-        return self._function(merger, "aggregate", on_error, deterministic, given, (None, returned, returned))
-
     def _by_functions(
         self, store: str, function: PythonFunction, fields: Columns, **others: PythonFunction | None
     ) -> AggregateWindowsFunction:
@@ -2211,6 +2221,17 @@ class WindowedKStream(_Grouped[K, V]):
                 store, (), self._window, self._idle_ms, function=function, fields=fields, **others
             )
         return AggregateWindowsFunction(store, (), self._window, function=function, fields=fields, **others)
+
+
+@dataclass(frozen=True)
+class _CogroupArguments:
+    """What is given to the aggregate of several streams, for the functions of it."""
+
+    initializer: Callable[[], Any] | None
+    merger: Callable[[Any, Any, Any], Any] | None
+    schema: str | None
+    on_error: OnError
+    deterministic: bool
 
 
 @answers_words
@@ -2223,14 +2244,19 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
 
     Attributes:
         _streams: The streams, each with what its records are folded into.
+        _aggregators: The functions that aggregate, of each stream; none where expressions do.
     """
 
     _streams: tuple[tuple[KGroupedStream[Any, Any], tuple[AggregateColumn, ...]], ...] = ()
     _repartitions: dict[KGroupedStream[Any, Any], Repartition] = field(default_factory=dict)
     """The repartition topics of the streams. A second aggregate of the same streams uses them again."""
+    _aggregators: tuple[PythonFunction, ...] = ()
 
     def cogroup(
-        self, other: KGroupedStream[Any, Any], value: Mapping[str, Text] = NO_FIELDS, **fields: Expression
+        self,
+        other: KGroupedStream[Any, Any],
+        value: Mapping[str, Text] | Callable[[Any, Any, Any], Any] = NO_FIELDS,
+        **fields: Expression,
     ) -> CogroupedKStream[K]:
         """Fold the records of one more stream into the store.
 
@@ -2239,7 +2265,8 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         Args:
             other: A grouped stream. Its keys mean the same, and have the same serde.
             value: The fields of the result that it is folded into: as for :meth:`KGroupedStream.aggregate`. A field
-                that another stream has, too, is one aggregate of the records of both, with the same function.
+                that another stream has, too, is one aggregate of the records of both, with the same function. Or an
+                aggregator: see :meth:`KGroupedStream.cogroup`.
             fields: Further fields of the result, as ``paid=F.amount.sum()``.
         """
         hint = "Group a stream first: cogroup(orders.group_by_key(), {…})"
@@ -2249,16 +2276,7 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
             self._graph.fault("cogroup: the same grouped stream twice", "Name all of its fields at once")
             return self
         self._refuse_unlike_serdes(other, "cogroup", "other stream")
-        columns = other._folded(self._named(value, fields, "cogroup"), "cogroup")
-        functions = {column.name: column.function for _, others in self._streams for column in others}
-        for column in columns:
-            if (function := functions.get(column.name, column.function)) != column.function:
-                self._graph.fault(
-                    f"cogroup, {column.name}: it is a {function}() of one stream and a {column.function}() of another",
-                    "One function for both, or two fields",
-                )
-        named = (column.name for column in columns)
-        all_fields = None if self._fields is None else tuple(dict.fromkeys((*self._fields, *named)))
+        columns, aggregators, all_fields = self._folded_from(other, value, fields)
         key = self._key if self._key == other._key else Key(None, self._key.serde)
         return replace(
             self,
@@ -2266,7 +2284,39 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
             _key=key,
             _sources=self._sources | other._sources,
             _streams=(*self._streams, (other, columns)),
+            _aggregators=aggregators,
         )
+
+    def _folded_from(
+        self,
+        other: KGroupedStream[Any, Any],
+        value: Mapping[str, Text] | Callable[[Any, Any, Any], Any],
+        fields: Mapping[str, Expression],
+    ) -> tuple[tuple[AggregateColumn, ...], tuple[PythonFunction, ...], tuple[str, ...] | None]:
+        """What the records of a stream are folded into: its columns, the functions of all streams, and all fields."""
+        if self._streams and callable(value) != bool(self._aggregators):
+            self._graph.fault(
+                "cogroup: functions and expressions are given",
+                "Write a function for each stream, cogroup(add_click).cogroup(orders, add_order), or expressions",
+            )
+            return (), self._aggregators, None
+        if callable(value):
+            self._refuse_fields(fields, "cogroup")
+            given = ("the key", "the value", "the aggregate")
+            classes = (None, other._record_class, returned_class(value))
+            function = other._function(value, "cogroup", REJECT, True, given, classes)
+            return (), (*self._aggregators, function), None
+        columns = other._folded(self._named(value, fields, "cogroup"), "cogroup")
+        functions = {column.name: column.function for _, others in self._streams for column in others}
+        for column in columns:
+            if (function_name := functions.get(column.name, column.function)) != column.function:
+                self._graph.fault(
+                    f"cogroup, {column.name}: it is a {function_name}() of one stream and a {column.function}() of "
+                    "another",
+                    "One function for both, or two fields",
+                )
+        named = (column.name for column in columns)
+        return columns, (), None if self._fields is None else tuple(dict.fromkeys((*self._fields, *named)))
 
     def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedCogroupedKStream[K]:
         """Aggregate each key anew in each window, or in each session, as :meth:`KGroupedStream.windowed_by` does.
@@ -2278,7 +2328,16 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         """
         return WindowedCogroupedKStream(replace(self, _window=_judged_windows(self._graph, windows)))
 
-    def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | None = None,
+        *,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]:
         """Aggregate the records of each key.
 
         Example: ``cogrouped.aggregate(store="per-customer")``
@@ -2286,6 +2345,12 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         A field is what its function gives of the records so far: of no record a count is 0, and everything else null.
 
         Args:
+            initializer: With aggregators a function without arguments that returns the aggregate of a key of which
+                there is none (``Initializer``).
+            schema: With aggregators the fields of the aggregate, in Spark's DDL. Without it the return type of an
+                aggregator, or of the initializer, tells them; see :meth:`KStream.map_values`.
+            on_error: For functions; see :meth:`KStream.map_values`. After a failed call the aggregate is as before.
+            deterministic: For functions; see :meth:`KStream.map_values`.
             store: The name of the state store. Its changelog is ``<application.id>-<store>-changelog``.
             name: The beginning of the names of the processors: ``<name>-cogroup-agg-0`` and so on for the streams, and
                 ``<name>-cogroup-merge``. Without it the library's numbering gives names.
@@ -2293,10 +2358,14 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         Returns:
             A table with the fields of all streams.
         """
+        return self._aggregated(_CogroupArguments(initializer, None, schema, on_error, deterministic), store, name)
+
+    def _aggregated(self, given: _CogroupArguments, store: str | None, name: str | None) -> KTable[K, Any]:
         graph = self._graph
         if name is not None and (fault := name_fault(name)):
             graph.fault(fault, legal_name(name))
             name = None
+        functions = self._functions_of(given)
         store_name = graph.store_name(store, "COGROUPKSTREAM-AGGREGATE-")
         parents, sources = [], set[str]()
         for stream, _ in self._streams:
@@ -2305,14 +2374,66 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
             sources |= of_stream
         # The library names the sources before the repartition topics alone, and would take topics of unlike counts.
         graph.copartition_groups += [self._sources, frozenset(sources)]
-        sides = [
-            (self._name_of(name, f"cogroup-agg-{number}", "AGGREGATE"), CogroupSide(store_name, columns, self._window))
-            for number, (_, columns) in enumerate(self._streams)
-        ]
+        sides: list[tuple[str, CogroupSide]] = []
+        for number, (_, columns) in enumerate(self._streams):
+            side = CogroupSide(store_name, columns, self._window)
+            if functions is not None:
+                side = CogroupFunctionSide(store_name, (), self._window, number=number)
+            sides.append((self._name_of(name, f"cogroup-agg-{number}", "AGGREGATE"), side))
         merge = self._name_of(name, "cogroup-merge", "MERGE")
-        operation = Cogroup.of(store_name, tuple(columns for _, columns in self._streams), self._window)
-        node = graph.cogroup(parents, sides, merge, operation)
-        return KTable(graph, node, self._fields, self._key, frozenset(sources), self._window, store_name)
+        if functions is None:
+            operation = Cogroup.of(store_name, tuple(columns for _, columns in self._streams), self._window)
+            node = graph.cogroup(parents, sides, merge, operation)
+            return KTable(graph, node, self._fields, self._key, frozenset(sources), self._window, store_name)
+        aggregating, aggregators, merger = functions
+        by_functions = CogroupFunctions(
+            store_name,
+            (),
+            self._window,
+            function=aggregating.function,
+            fields=aggregating.fields,
+            initializer=aggregating.initializer,
+            merger=merger,
+            aggregators=aggregators,
+        )
+        node = graph.cogroup(parents, sides, merge, by_functions)
+        return KTable(
+            graph, node, _names(aggregating.made), self._key, frozenset(sources), self._window, store_name,
+            _record_class=aggregating.record_class,
+        )  # fmt: skip
+
+    def _functions_of(
+        self, given: _CogroupArguments
+    ) -> tuple[_Aggregating, tuple[PythonFunction, ...], PythonFunction | None] | None:
+        """The functions that aggregate, which are judged: with the first of them, all, and the merger.
+
+        None where expressions do.
+        """
+        if not self._aggregators:
+            if given.initializer is not None or given.merger is not None:
+                self._graph.fault(
+                    "aggregate: functions are given, and the streams have expressions",
+                    "Write cogroup(add_click).cogroup(orders, add_order).aggregate(initializer)",
+                )
+            self._refuse_schema(given.schema, "aggregate")
+            return None
+        first = self._aggregators[0]
+        if given.initializer is None:
+            self._graph.fault(
+                f"aggregate: {first.name} is an aggregator without an initializer",
+                "Write aggregate(initializer), with a function without arguments",
+            )
+            return _Aggregating(first, first, None, None), self._aggregators, None
+        begin = given.initializer
+        initializer = self._function(begin, "aggregate", given.on_error, given.deterministic, given=())
+        aggregators = tuple(
+            replace(each, on_error=given.on_error, deterministic=given.deterministic) for each in self._aggregators
+        )
+        told = next(filter(None, (hinted_schema(each.call) for each in (*aggregators, initializer))), None)
+        made = self._made_by(first, told if given.schema is None else given.schema, "aggregate")
+        aggregating = _Aggregating(initializer, aggregators[0], made, returned_class(begin))
+        merger = self._merger(given.merger, aggregating, given.on_error, given.deterministic)
+        return aggregating, aggregators, merger
 
     def _behind_repartition(self, stream: KGroupedStream[Any, Any], store: str) -> tuple[GraphNode, frozenset[str]]:
         """Return the node from which an aggregate takes a stream's records, and its sources."""
@@ -2353,12 +2474,33 @@ class WindowedCogroupedKStream(Generic[K]):
     def _mistaken(self, mistakes: Iterable[Diagnostic], operation: str, returns: Any) -> Any:
         return self._cogrouped._mistaken(mistakes, operation, returns)
 
-    def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | None = None,
+        *,
+        merger: Callable[[Any, Any, Any], Any] | None = None,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]:
         """Aggregate as :meth:`CogroupedKStream.aggregate` does, for each key and window.
 
         Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
+
+        Args:
+            initializer: With aggregators a function without arguments that returns the aggregate of a window of which
+                there is none.
+            merger: With aggregators, for sessions: see :meth:`WindowedKStream.aggregate`.
+            schema: With aggregators the fields of the aggregate: see :meth:`CogroupedKStream.aggregate`.
+            on_error: For functions; see :meth:`KStream.map_values`. After a failed call all windows are as before.
+            deterministic: For functions; see :meth:`KStream.map_values`.
+            store: The name of the state store.
+            name: The beginning of the names of the processors.
         """
-        return self._cogrouped.aggregate(store=store, name=name)
+        given = _CogroupArguments(initializer, merger, schema, on_error, deterministic)
+        return self._cogrouped._aggregated(given, store, name)
 
 
 @answers_words

@@ -474,6 +474,44 @@ class Join:
     left: bool
 
 
+STREAM_OF_RECORD = "stream"
+"""The field with the number of the stream of a record, where functions aggregate several streams."""
+
+
+def value_of_stream(number: int) -> str:
+    """Return the name of the field with the value of a record, where functions aggregate several streams."""
+    return f"value{number}"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CogroupFunctionSide(CogroupSide):
+    """Takes the records of one of several grouped streams that Python functions aggregate.
+
+    Attributes:
+        number: That of the stream.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CogroupFunctions(AggregateWindowsFunction, Cogroup):
+    """Keeps for each key, and window, what Python functions make of the records of several grouped streams.
+
+    A record has the field :data:`STREAM_OF_RECORD`, and its value in a field of its own.
+
+    Attributes:
+        aggregators: The function of each stream.
+    """
+
+    aggregators: tuple[PythonFunction, ...]
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity: what the store holds, and not what the functions do with it."""
+        fields = ", ".join(f"{name} {of_field}" for name, of_field in self.fields)
+        return f"CogroupFunctions(store={self.store!r}, state={fields!r}, window={self.window!r})"
+
+
 @dataclass(frozen=True)
 class StoreForJoin:
     """Stores the records of one side of a join of two streams (``KStreamJoinWindow``)."""

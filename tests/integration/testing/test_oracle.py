@@ -617,6 +617,28 @@ def test_functions_aggregate_windows_as_those_of_the_library_do(
     assert compare(spark, jvm, steps, late_records(seed, steps, 20 if seed == 1 else 60), deletes=False) > 5
 
 
+FUNCTIONS_COGROUPED = (
+    "stream a; group_by_key; stream b; filter; group_by; @1 python_cogroup 4;%s python_cogrouped; to_stream; to totals"
+)
+
+
+@pytest.mark.parametrize(
+    ("windows", "seed"),
+    [
+        ("", 3),
+        *(pytest.param(windows, seed, marks=pytest.mark.soak) for seed in range(4, 14)
+          for windows in ("", " sessions;", " hopping_windows;")),
+    ],
+)  # fmt: skip
+def test_functions_of_several_streams_aggregate_as_those_of_the_library_do(
+    spark: SparkSession, jvm: Any, windows: str, seed: int
+) -> None:
+    steps = program(FUNCTIONS_COGROUPED % windows)
+    if "sessions" in windows:
+        steps = program((FUNCTIONS_COGROUPED % windows).replace("to totals", "to_sessions totals"))
+    assert compare(spark, jvm, steps, random_records(seed, steps, 16 if seed == 3 else 50), deletes=False) > 5
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("word", ["python_reduce", "python_aggregate"])

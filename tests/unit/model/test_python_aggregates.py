@@ -227,7 +227,47 @@ def test_what_follows_a_mistake_has_no_faults_of_its_own(topology: Topology, gro
     assert len(topology.faults) == 1
 
 
-def test_a_function_of_several_streams_is_refused(topology: Topology, grouped: KGroupedStream) -> None:
-    grouped.cogroup(add)  # type: ignore[arg-type]
-    (fault,) = topology.faults
-    assert fault.message.startswith("cogroup: value is the function add")
+def test_functions_of_several_streams_have_the_names_of_expressions() -> None:
+    described = []
+    for by_functions in (True, False):
+        topology = Topology("app")
+        grouped = topology.stream("orders", value=Json("id string, amount bigint")).group_by_key()
+        other = topology.stream("clicks", value=Json("page string")).group_by("page")
+        if by_functions:
+            table = grouped.cogroup(add).cogroup(other, untold).aggregate(nothing)
+            assert table._fields == ("total", "orders")
+        else:
+            table = grouped.cogroup({"n": "count(*)"}).cogroup(other, {"n": "count(*)"}).aggregate()
+        table.to_stream().to("out")
+        described.append(topology.describe())
+        lineage = column_lineage(topology)
+        if by_functions:
+            every = {Column("orders", name) for name in ("key", "id", "amount")} | {Column("clicks", "page")}
+            assert lineage["out"]["total"] >= every
+    assert described[0] == described[1]
+
+
+COGROUP_MISTAKES: dict[str, Callable[[KGroupedStream, KGroupedStream], Any]] = {
+    "cogroup: functions and expressions are given": (
+        lambda grouped, other: grouped.cogroup(add).cogroup(other, {"n": "count(*)"}).aggregate(nothing)
+    ),
+    "aggregate: functions are given, and the streams have expressions": (
+        lambda grouped, other: grouped.cogroup({"n": "count(*)"}).aggregate(nothing)
+    ),
+    "aggregate: tests.unit.model.test_python_aggregates.add is an aggregator without an initializer": (
+        lambda grouped, other: grouped.cogroup(add).cogroup(other, add).aggregate()
+    ),
+    "aggregate: sessions without a merger": (
+        lambda grouped, other: grouped.cogroup(add).windowed_by(SessionWindows("1 minute")).aggregate(nothing)
+    ),
+    "cogroup: tests.unit.model.test_python_aggregates.latest takes (old: 'Any', new: 'Any'), and is called with the "
+    "key, the value, the aggregate": lambda grouped, other: grouped.cogroup(latest).aggregate(nothing),
+}
+
+
+@pytest.mark.parametrize("message", COGROUP_MISTAKES)
+def test_a_mistake_with_functions_of_several_streams_is_told_once(
+    topology: Topology, grouped: KGroupedStream, message: str
+) -> None:
+    COGROUP_MISTAKES[message](grouped, topology.stream("clicks", value=Json("page string")).group_by_key())
+    assert [fault.message for fault in topology.faults] == [message]

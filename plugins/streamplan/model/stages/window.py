@@ -57,6 +57,12 @@ class WindowStage(AggregatingStage):
         return self.has_functions
 
     @property
+    def has_windows(self) -> bool:
+        """Whether it has windows. Functions that aggregate several streams may have none."""
+        operations = (node.operation for node in self.nodes)
+        return all(isinstance(each, Count | Aggregate) and each.window is not None for each in operations)
+
+    @property
     def restores_deletions(self) -> bool:
         """See :attr:`Stage.restores_deletions`. What a function has deleted has moved the time on."""
         return self.has_functions
@@ -81,6 +87,8 @@ class WindowStage(AggregatingStage):
     @property
     def judged_by_time(self) -> Mapping[str, str]:
         """See :attr:`Stage.judged_by_time`."""
+        if not self.has_windows:
+            return {}
         taking = "sessions" if self.of_sessions else "windows"
         decided = "which final results were passed" if self.is_final else f"which {taking} take further records"
         return {node.name: decided for node in self.nodes}
@@ -90,10 +98,14 @@ class WindowStage(AggregatingStage):
         if len(self.subtopology.sources) == 1 or not any_of(self.nodes, nodes):
             return ""
         windows = "sessions" if self.of_sessions and not self.is_final else "the windows"
+        if not self.has_windows:
+            return "what is made of several topics depends on when their records came"
         return f"{windows} of several topics depend on when their records came"
 
     def _operation_of(self, node: Processor) -> str:
-        operation = super()._operation_of(node).removeprefix("final").removesuffix("windows")
+        operation = super()._operation_of(node).removeprefix("final").removesuffix("windows").removesuffix("functions")
         if passes_final_results(node):
             return f"{operation} of final results"
+        if not self.has_windows:
+            return operation
         return f"{operation} of {'sessions' if has_sessions(node) else 'windows'}"

@@ -27,19 +27,21 @@ from pyspark.sql.types import (
 from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
 from streamplan.model.operations import (
+    STREAM_OF_RECORD,
     Aggregate,
     AggregateColumn,
     AggregateWindowsFunction,
     Count,
     Reduce,
     arguments_of_call,
+    value_of_stream,
 )
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
-from streamplan.serdes.field_types import GREATEST_PRECISION
+from streamplan.serdes.field_types import FIELD_TYPES, GREATEST_PRECISION
 from streamplan.serdes.internal import value_expression
 from streamplan.serdes.primitive import KeySerde
-from streamplan.spark.planning.field_types import declared_fields
+from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.keys import big_endian, number_in_key, read_key
 from streamplan.spark.planning.records import RecordFrame, read_stored
 from streamplan.spark.sources import HEADERS
@@ -108,6 +110,29 @@ def cogrouped(streams: Sequence[RecordFrame]) -> RecordFrame:
                 )
     frames = (stream.data for stream in streams)
     return replace(streams[0], data=reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames))
+
+
+def numbered_values(records: RecordFrame, number: int) -> RecordFrame:
+    """Return the records of one of several streams that functions aggregate, each value in the field of its stream.
+
+    Args:
+        records: The records of the stream.
+        number: That of the stream.
+
+    Raises:
+        Refused: A field of the records has a type that Python is not given.
+    """
+    if unsupported := [
+        f"{name} of type {told}" for name, told in declared_fields(records.data).items() if any(unreadable_types(told))
+    ]:
+        raise Refused(
+            f"the functions of a cogroup are not given {', '.join(unsupported)}",
+            remedy=f"With map_values give it one of {', '.join(FIELD_TYPES)}, as in base64(value).",
+        )
+    value = F.when(records.has_value, F.struct(*(F.col(f"`{name}`") for name in records.fields)))
+    fields = [F.lit(number).alias(STREAM_OF_RECORD), value.alias(value_of_stream(number))]
+    data = records.data.select(*fields, "record")
+    return replace(records, data=data, value_is_raw=False, serde=None, format=None)
 
 
 def restore_aggregation(

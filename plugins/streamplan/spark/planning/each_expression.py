@@ -21,6 +21,7 @@ from streamplan.model.operations import (
     AggregateColumn,
     AggregateWindowsFunction,
     Cogroup,
+    CogroupFunctionSide,
     CogroupSide,
     Filter,
     FilterNot,
@@ -104,7 +105,7 @@ def judge_each(operation: Operation, unknown: Collection[str], attempt: Callable
         attempt: Plans an operation in its place. Raises what Spark says of it.
     """
     names = next((names for kind, names in _EXPRESSIONS.items() if isinstance(operation, kind)), ())
-    if not names or isinstance(operation, Cogroup | AggregateWindowsFunction):
+    if not names or isinstance(operation, Cogroup | CogroupFunctionSide | AggregateWindowsFunction):
         return None
     places = [
         (name, number)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from streamplan.errors import Refused
 from streamplan.model.functions import PythonFunction
-from streamplan.model.operations import Columns
+from streamplan.model.operations import STREAM_OF_RECORD, Columns, value_of_stream
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.field_types import FIELD_TYPES, FieldType, parse_type
 from streamplan.serdes.field_types import StructType as DeclaredStruct
@@ -162,14 +162,15 @@ class FunctionFold:
     The first part of a window is its aggregate in bytes. A time window has the time of its newest record behind it.
 
     Attributes:
-        functions: The functions.
+        functions: Those of each stream whose records are aggregated. Of several streams the value of a record has the
+            fields of :class:`~streamplan.model.operations.CogroupFunctions`.
         serde: Reads the values of the records.
         key_serde: Reads their keys.
         keeps_times: Whether a time window that a function has deleted keeps the time of its newest record. A state that
             is restored knows from the times of its windows which final results were passed.
     """
 
-    functions: Functions
+    functions: tuple[Functions, ...]
     serde: Serde
     key_serde: KeySerde
     keeps_times: bool = False
@@ -206,15 +207,19 @@ class _RecordFold:
 
     def added(self, totals: Sequence[tuple[Any, ...]], parts: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """See :meth:`Fold.added`. Raises Rejected where a function has failed."""
-        functions, function = self.fold.functions, self.fold.functions.function
+        functions = self.fold.functions[0]
         data, *times = parts
         try:
             decoded = None if data is None else self.fold.serde.decode(bytes(data))
             value = with_attributes(decoded, self.fold.read_type)
             key = self.fold.key_serde.read_key(self.key)
         except Undecodable as error:  # An operation has made what cannot be read, such as a moment in the year 10000.
+            function = functions.function
             unfit = Unfit(f"cannot be called: {error}")
             raise Rejected(rejected_by(function.name, function.call, unfit, function.on_error)) from error
+        if len(self.fold.functions) > 1:
+            number = getattr(value, STREAM_OF_RECORD)
+            functions, value = self.fold.functions[number], getattr(value, value_of_stream(number))
         known = [bytes(total[0]) for total in totals if not self.fold.is_deleted(total)]
         made = functions.added(key, self.key, value, known)
         newest = (max(each) for each in zip(times, *(total[1:] for total in totals), strict=True))

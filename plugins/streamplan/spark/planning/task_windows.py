@@ -42,6 +42,7 @@ from streamplan.errors import Refused
 from streamplan.model.operations import (
     Aggregate,
     AggregateWindowsFunction,
+    CogroupFunctions,
     Count,
     FinalAggregate,
     FinalCount,
@@ -391,5 +392,6 @@ def _aggregated(
     return columns.select("partition", "key", "window", "timestamp", "deleted", *names, *parts.stored_columns())
 
 
-def _functions(operation: AggregateWindowsFunction) -> Functions:
-    return Functions(operation.function, operation.initializer, operation.merger, operation.fields)
+def _functions(operation: AggregateWindowsFunction) -> tuple[Functions, ...]:
+    aggregators = operation.aggregators if isinstance(operation, CogroupFunctions) else (operation.function,)
+    return tuple(Functions(each, operation.initializer, operation.merger, operation.fields) for each in aggregators)

@@ -9,10 +9,18 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streamplan.errors import Refused
-from streamplan.model.operations import Aggregate, AggregateWindowsFunction, Cogroup, CogroupSide, Count, Reduce
+from streamplan.model.operations import (
+    Aggregate,
+    AggregateWindowsFunction,
+    Cogroup,
+    CogroupFunctionSide,
+    CogroupSide,
+    Count,
+    Reduce,
+)
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import SessionWindows
-from streamplan.spark.planning.aggregation import cogrouped
+from streamplan.spark.planning.aggregation import cogrouped, numbered_values
 from streamplan.spark.planning.operators import OperatorPlanner, storing_faults
 from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
@@ -48,6 +56,8 @@ def cogroup_side(planner: OperatorPlanner, node: Processor, frame: RecordFrame) 
     """
     if not isinstance(node.operation, CogroupSide):
         raise Refused(f"no query is known for {type(node.operation).__name__}")
+    if isinstance(node.operation, CogroupFunctionSide):
+        return numbered_values(grouped_records(planner, node, [frame], by_task=True), node.operation.number)
     of_sessions = isinstance(node.operation.window, SessionWindows)
     return grouped_records(planner, node, [frame], by_task=of_sessions).select(node.operation.arguments)
 
@@ -68,8 +78,8 @@ def grouped_records(
     if isinstance(node.operation, Cogroup):
         return cogrouped(frames)  # the processors before it have left out the others
     (frame,) = frames
-    by_functions = isinstance(node.operation, AggregateWindowsFunction)
-    if isinstance(node.operation, Reduce | AggregateWindowsFunction):
+    by_functions = isinstance(node.operation, AggregateWindowsFunction | CogroupFunctionSide)
+    if isinstance(node.operation, Reduce) or by_functions:
         frame = frame.with_fields
     if isinstance(node.operation, Aggregate | CogroupSide) and not by_functions:
         columns = node.operation.columns  # so that Spark's error quotes the expression as it was declared
