@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -87,6 +88,10 @@ class TopologyTestDriver:
             for query in self._queries
             if (idle_ms := stage_of(query.subtopology).idle_ms) is not None
         }
+        self._begun: set[int] = set()
+        self._fillings: dict[int, dict[str, dict[tuple[int, bytes], SourceRecord]]] = defaultdict(
+            lambda: defaultdict(dict)
+        )
         self._wall_ms = self._now_ms
         self._directory: Path | None = Path(tempfile.mkdtemp(prefix="streamplan-test-"))
         self._failed = False
@@ -217,13 +222,15 @@ class TopologyTestDriver:
 
         A value is what the changelog has of it. For ``avg``, ``min_by`` and ``max_by`` that is more than the result.
 
+        ``driver.store("spent").put("ann", {"total": 7.5})`` fills the store before the first record.
+
         Args:
             name: The name of the store.
 
         Raises:
             Refused: The topology has no such store.
         """
-        return self._written.store(name, self.now.date())
+        return self._written.store(name, self.now.date(), partial(self._fill, name))
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
@@ -248,6 +255,43 @@ class TopologyTestDriver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _fill(self, store: str, key: Any, value: Any, at: Moment | None, partition: int | None) -> None:
+        """Put a value into a store; see :meth:`StoreContent.put`. The state is made when the first record comes."""
+        self._require_open()
+        changelog = self._written.changelog(store)
+        query, output = next(
+            (query, number)
+            for query in self._queries
+            for number, each in enumerate(query.plan.outputs)
+            if each.topic == changelog
+        )
+        if store not in stage_of(query.subtopology).stores:
+            raise Refused(
+                f"put into {store}: no operation reads it", remedy="Pipe the records that it is written from."
+            )
+        if query.subtopology.id in self._begun:
+            raise Refused(
+                f"put into {store}: sub-topology {query.subtopology.id} has processed a record",
+                remedy="Fill stores before the first record of a test.",
+            )
+        raw, stored_key, data = self._written.filled(store, key, value, query.plan.written[output])
+        count = self._pipeline.partitions(query.subtopology)
+        if partition is None:
+            partition = partition_for_key(raw, count)
+        elif not 0 <= partition < count:
+            raise Refused(f"partition {partition} of the store {store}", expected=f"0 to {count - 1}")
+        timestamp = self._now_ms if at is None else timestamp_ms(at, self.now.date())
+        rows = self._fillings[query.subtopology.id][store]
+        rows[partition, stored_key] = SourceRecord(store, partition, len(rows), stored_key, data, timestamp, ())
+
+    def _begin(self, query: MemoryQuery) -> None:
+        """Make the state that a test has put into the stores of a query."""
+        self._begun.add(query.subtopology.id)
+        if fillings := self._fillings.pop(query.subtopology.id, None):
+            query.fill({store: [*rows.values()] for store, rows in fillings.items()})
+            if times := self._wall_times(query):
+                query.run([], times)
 
     def _require_open(self) -> None:
         if self._directory is None or self._failed:
@@ -284,6 +328,8 @@ class TopologyTestDriver:
                 times |= self._wall_times(query)
             if not taken and not times:
                 continue
+            if query.subtopology.id not in self._begun:
+                self._begin(query)
             for written in self._run(query, taken, times):
                 self._written.append(written, query.window_bytes(written), query.plan.written.get(written.output))
                 if written.topic in self._read_topics:
