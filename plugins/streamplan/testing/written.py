@@ -36,7 +36,7 @@ from streamplan.testing.memory_output import WrittenRecord
 from streamplan.testing.moments import Moment, timestamp_ms
 from streamplan.testing.records import DeadLetter, Key, PlainKey, SessionKey, TestRecord, WindowedKey
 
-Filling: TypeAlias = Callable[[Any, Any, Moment | None, int | None], None]
+Filling: TypeAlias = "Callable[[Any, Any, Moment | None, int | None], None]"
 """Puts a value into a store: key, value, time and partition, as :meth:`StoreContent.put` takes them."""
 
 
