@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Processor,
         ProcessorContext,
         Record,
+        SessionStore,
         WindowStore,
     )
     from streamplan.model.topology import Topology
@@ -74,6 +75,7 @@ __all__ = [
     "Protobuf",
     "Record",
     "Serde",
+    "SessionStore",
     "SessionWindows",
     "String",
     "TestData",
@@ -111,6 +113,7 @@ _MODULES = {
     "ProcessorContext": "streamplan.model.processor",
     "STREAM_TIME": "streamplan.model.processor",
     "WALL_CLOCK_TIME": "streamplan.model.processor",
+    "SessionStore": "streamplan.model.processor",
     "WindowStore": "streamplan.model.processor",
     "Record": "streamplan.model.processor",
     "Protobuf": "streamplan.serdes.protobuf",
