@@ -39,7 +39,15 @@ SERDE_CLASSES = (
     "JsonSchema",
     "Protobuf",
 )
-FUNCTION_CLASSES = ("Processor", "ProcessorContext", "Record", "KeyValueStore", "WindowStore", "arrow_batch")
+FUNCTION_CLASSES = (
+    "Processor",
+    "ProcessorContext",
+    "Record",
+    "KeyValueStore",
+    "WindowStore",
+    "SessionStore",
+    "arrow_batch",
+)
 
 _NOT_DECLARED = re.compile("It is not declared|They are not declared")
 """How a docstring speaks of a field that Streamplan sets itself."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Processor,
         ProcessorContext,
         Record,
+        SessionStore,
         WindowStore,
     )
     from streamplan.model.topology import Topology
@@ -76,6 +77,7 @@ __all__ = [
     "Protobuf",
     "Record",
     "Serde",
+    "SessionStore",
     "SessionWindows",
     "String",
     "TestData",
@@ -114,6 +116,7 @@ _MODULES = {
     "ProcessorContext": "streamplan.model.processor",
     "STREAM_TIME": "streamplan.model.processor",
     "WALL_CLOCK_TIME": "streamplan.model.processor",
+    "SessionStore": "streamplan.model.processor",
     "WindowStore": "streamplan.model.processor",
     "Record": "streamplan.model.processor",
     "Protobuf": "streamplan.serdes.protobuf",

@@ -86,8 +86,8 @@ from streamplan.model.operations import (
     ToStream,
     ToTable,
 )
-from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, KeyValueStore, Processor, WindowStore
-from streamplan.model.processor_stores import Refusal, declared_store, schedules_of
+from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
+from streamplan.model.processor_stores import AnyStore, Refusal, declared_store, schedules_of
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
 from streamplan.model.windows import (
     MOST_WINDOWS_OF_RECORD,
@@ -907,7 +907,7 @@ class KStream(_Declared[K, V]):
         *,
         store: str | None = None,
         state: str | None = None,
-        stores: Mapping[str, KeyValueStore | WindowStore] | None = None,
+        stores: Mapping[str, AnyStore] | None = None,
         schema: str | None = None,
         key_serde: KeySerde | None = None,
         timer: str | None = None,
@@ -930,7 +930,8 @@ class KStream(_Declared[K, V]):
             store: The name of the key-value store (``StreamsBuilder.addStateStore``).
             state: The fields of the store's values, in Spark's DDL.
             stores: In place of ``store`` and ``state``, by their names the stores of the class, each a
-                :class:`streamplan.KeyValueStore` or a :class:`streamplan.WindowStore`. Processors share a store of
+                :class:`streamplan.KeyValueStore`, :class:`streamplan.WindowStore` or
+                :class:`streamplan.SessionStore`. Processors share a store of
                 the same name and declaration.
             schema: The fields of the records that the class returns or forwards, in Spark's DDL. Without it the return
                 type of its methods ``process`` and ``on_timer`` tells them; see :meth:`map_values`. A field that only
@@ -1012,7 +1013,7 @@ class KStream(_Declared[K, V]):
     def _process_with_stores(
         self,
         processor: type[Processor],
-        stores: Mapping[str, KeyValueStore | WindowStore],
+        stores: Mapping[str, AnyStore],
         schema: str | None,
         key_serde: KeySerde | None,
         on_error: OnError,

@@ -271,6 +271,11 @@ class StateStore:
 
 
 @dataclass(frozen=True)
+class SessionStateStore(StateStore):
+    """Writes what processors have put into a store of sessions."""
+
+
+@dataclass(frozen=True)
 class Merge:
     """Passes the records of two streams."""
 

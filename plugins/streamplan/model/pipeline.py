@@ -21,6 +21,7 @@ from streamplan.model.operations import (
     Operation,
     OuterJoinSide,
     ResponseJoin,
+    SessionStateStore,
     StateStore,
     StoreForJoin,
     SubscriptionReceive,
@@ -619,9 +620,12 @@ def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
         case Count(window=window) | Aggregate(window=window) if window is not None:
             stored_bytes = STORED_SESSION_BYTES if isinstance(window, SessionWindows) else STORED_WINDOW_BYTES
             return windowed_changelog_configs(window.changelog_retention_ms), stored_bytes
+        case SessionStateStore(retention_ms=retention_ms) if retention_ms is not None:
+            configs = windowed_changelog_configs(retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS)
+            return configs, STORED_SESSION_BYTES
         case StateStore(retention_ms=retention_ms, retain_duplicates=duplicates) if retention_ms is not None:
-            configs = stream_join_changelog_configs if duplicates else windowed_changelog_configs
-            return configs(retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS), STORED_WINDOW_BYTES
+            configs_of = stream_join_changelog_configs if duplicates else windowed_changelog_configs
+            return configs_of(retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS), STORED_WINDOW_BYTES
         case StoreForJoin(windows=windows):
             return stream_join_changelog_configs(windows.changelog_retention_ms), STORED_WINDOW_BYTES
     return CHANGELOG_CONFIGS, 0
