@@ -641,6 +641,30 @@ def test_a_micro_batch_that_meets_other_rows_when_it_runs_again_writes_nothing_t
     assert tried.records("priced") == [("a", {"price": 1}), ("b", {"price": 1}), ("d", {"price": 2})]
 
 
+@restored
+def test_a_state_behind_a_global_table_is_that_of_its_changelog_when_a_micro_batch_runs_again(tried: Tried) -> None:
+    """The micro-batch is committed, and Spark does not know it. Its state would be made of other rows."""
+    topology, named = tried.topology, tried.named
+    products = topology.global_table(named("products"), value=Json("price bigint"))
+    priced = topology.stream(named("sales"), value=SALE).join(products, {"price": "table.price"}, key="shop")
+    priced.group_by_key().aggregate({"spent": "sum(price)"}, store="spent")
+    tried.create_topics()
+    tried.restoring = False
+    tried.produce("products", [("x", {"price": 1}, 1)])
+    tried.produce("sales", [("a", sale("x", 1), 1), ("b", sale("x", 1), 2), ("a", sale("x", 1), 3)])
+    tried.drain()
+    tried.run_last_again(1)
+    tried.produce("products", [("x", {"price": 100}, 1)])
+    tried.produce("sales", [("a", sale("x", 2), 4)])
+    tried.drain()
+    assert tried.store("spent") == {"a": {"spent": 102}, "b": {"spent": 1}}
+    assert any("would meet other rows" in line for line in tried.lines)
+    tried.run_last_again(1)
+    tried.produce("sales", [("b", sale("x", 2), 5)])
+    tried.drain()
+    assert tried.store("spent") == {"a": {"spent": 102}, "b": {"spent": 101}}
+
+
 @pytest.mark.soak
 def test_two_streams_meet_within_a_window(tried: Tried) -> None:
     """Each two records of a key that are near in time, once, whichever comes first and in whichever micro-batch."""
