@@ -66,6 +66,18 @@ class ReadTable(Protocol):
         """
 
 
+class Reader(NamedTuple):
+    """Who reads tables. Its micro-batches follow each other, so that each sees what is newer than the one before.
+
+    Attributes:
+        subtopology: The number of the sub-topology.
+        run: Names the run of its query. A worker forgets the rows of another run.
+    """
+
+    subtopology: int
+    run: str
+
+
 @dataclass(frozen=True)
 class TableInKafka:
     """Reads a topic up to the offsets that a job carries.
@@ -101,12 +113,12 @@ class TableInJob:
                 yield TableRecord(partition, offset, key, value)
 
 
-def tell_offsets(spark: SparkSession, origin: str, cluster: Cluster, topics: Iterable[str]) -> None:
+def tell_offsets(spark: SparkSession, reader: Reader, cluster: Cluster, topics: Iterable[str]) -> None:
     """Let the following jobs of this thread see the tables as they are now.
 
     Args:
         spark: The session of the jobs.
-        origin: Names who tells it. A worker forgets the rows of another origin.
+        reader: Whose jobs they are.
         cluster: Where the topics are.
         topics: Their names in Kafka.
 
@@ -118,15 +130,15 @@ def tell_offsets(spark: SparkSession, origin: str, cluster: Cluster, topics: Ite
     for topic in topics:
         offsets = sorted(cluster.offsets(topic).items())
         told[topic] = Told([(number, at.log_start, at.last_stable) for number, at in offsets])
-    _tell(spark, origin, told)
+    _tell(spark, reader, told)
 
 
-def tell_records(spark: SparkSession, origin: str, records: Mapping[str, Sequence[TableRecord]]) -> None:
+def tell_records(spark: SparkSession, reader: Reader, records: Mapping[str, Sequence[TableRecord]]) -> None:
     """Let the following jobs of this thread see tables of these records.
 
     Args:
         spark: The session of the jobs.
-        origin: As for :func:`tell_offsets`.
+        reader: Whose jobs they are.
         records: All records by topic; those of a partition in the order of their offsets.
     """
 
@@ -138,11 +150,11 @@ def tell_records(spark: SparkSession, origin: str, records: Mapping[str, Sequenc
         ends = {each.partition: each.offset + 1 for each in of_topic}
         rows = [(each.partition, each.offset, text(each.key), text(each.value)) for each in of_topic]
         told[topic] = Told([(number, 0, end) for number, end in ends.items()], rows)
-    _tell(spark, origin, told)
+    _tell(spark, reader, told)
 
 
-def _tell(spark: SparkSession, origin: str, told: Mapping[str, Told]) -> None:
-    spark.sparkContext.setLocalProperty(GLOBAL_TABLES, json.dumps([origin, told]))
+def _tell(spark: SparkSession, reader: Reader, told: Mapping[str, Told]) -> None:
+    spark.sparkContext.setLocalProperty(GLOBAL_TABLES, json.dumps([reader, told]))
 
 
 class Rows:
@@ -191,8 +203,8 @@ class Rows:
         return self._fields.take(places), self._reasons.take(places)
 
 
-_ROWS: dict[tuple[str, Serde], tuple[str, Rows]] = {}
-"""The rows that this process keeps, by topic and serde, each with the origin that told of them."""
+_ROWS: dict[tuple[str, int], tuple[str, Rows]] = {}
+"""The rows that this process keeps, by topic and sub-topology, each with the run of the query."""
 
 
 def rows_of_job(topic: str, serde: Serde, read: ReadTable) -> Rows:
@@ -208,16 +220,17 @@ def rows_of_job(topic: str, serde: Serde, read: ReadTable) -> Rows:
     """
     context = TaskContext.get()
     text = context.getLocalProperty(GLOBAL_TABLES) if context else None
-    origin, told = json.loads(text) if text else ("", {})
+    of_reader, told = json.loads(text) if text else ((0, ""), {})
     if topic not in told:
         raise StreamplanError(
             f"the global table {topic}", remedy="This job does not say up to which offsets it is read."
         )
-    known, rows = _ROWS.get((topic, serde), ("", Rows(topic, serde)))
-    if known != origin:
+    reader = Reader(*of_reader)
+    run, rows = _ROWS.get((topic, reader.subtopology), ("", Rows(topic, serde)))
+    if run != reader.run:
         rows = Rows(topic, serde)
     of_topic = Told(*told[topic])
     rows.put(read(topic, of_topic, rows.next_offsets))
     rows.next_offsets |= {number: until for number, _, until in of_topic.ranges}
-    _ROWS[topic, serde] = origin, rows
+    _ROWS[topic, reader.subtopology] = reader.run, rows
     return rows

@@ -22,7 +22,7 @@ from streamplan.model.stages import stage_of
 from streamplan.model.start_point import OffsetMap
 from streamplan.serdes.serde import Serde
 from streamplan.spark.deployment import Deployment
-from streamplan.spark.global_tables import TableInKafka, tell_offsets
+from streamplan.spark.global_tables import Reader, TableInKafka, tell_offsets
 from streamplan.spark.noted_records import NARROWED
 from streamplan.spark.pacing import Pacing
 from streamplan.spark.planning.compiled_plan import (
@@ -223,7 +223,7 @@ class MicroBatchWriter:
         self._clock = _wall_clock(query, claimed, checkpoint)
         self._global_topics = query.subtopology.global_topics
         self._cluster = KafkaCluster(query.deployment.brokers)
-        self._origin = str(uuid4())
+        self._reader = Reader(query.subtopology.id, str(uuid4()))
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
@@ -233,7 +233,7 @@ class MicroBatchWriter:
             spec = self._clock.give_times(spec, self._query.topics)
             spark.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))  # for the state
         if self._global_topics:
-            tell_offsets(spark, self._origin, self._cluster, self._global_topics)
+            tell_offsets(spark, self._reader, self._cluster, self._global_topics)
         records = sum(until - first for first, until in spec.ranges.values())
         self._codegen.adjust(spark, records)
         in_driver = self._share.takes(records, len(spec.partitions))

@@ -17,7 +17,7 @@ from streamplan.model.dead_letters import Origin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
 from streamplan.serdes.serde import Serde
-from streamplan.spark.global_tables import TableInKafka, tell_offsets
+from streamplan.spark.global_tables import Reader, TableInKafka, tell_offsets
 from streamplan.spark.headers import headers_as_text, headers_from_text
 from streamplan.spark.planning.operators import read_source
 from streamplan.spark.planning.plan import outputs_of
@@ -72,7 +72,7 @@ def process_records(
     planner = plan_of(subtopology).planner(acts=acts)
     if subtopology.global_topics:
         planner.read_table = TableInKafka(brokers)
-        tell_offsets(spark, str(uuid4()), KafkaCluster(brokers), subtopology.global_topics)
+        tell_offsets(spark, Reader(subtopology.id, str(uuid4())), KafkaCluster(brokers), subtopology.global_topics)
     raw = _raw(spark, records)
     for source in subtopology.sources:
         of_topic = raw.where(F.col("topic") == pipeline.topology.decorate(source.topic))

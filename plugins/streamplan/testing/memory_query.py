@@ -28,7 +28,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Source, Subtopology
 from streamplan.model.stages import stage_of
 from streamplan.serdes.serde import Serde
-from streamplan.spark.global_tables import TableInJob, TableRecord, tell_records
+from streamplan.spark.global_tables import Reader, TableInJob, TableRecord, tell_records
 from streamplan.spark.headers import as_base64, headers_as_text
 from streamplan.spark.planning.compiled_plan import batch_template, compile_batch_plan
 from streamplan.spark.planning.plan import plan_subtopology
@@ -121,7 +121,7 @@ class MemoryQuery(ABC):
             dead_letter_partitions=dead_letters.partitions,
         )
         self._written: list[WrittenRecord] = []
-        self._tables: tuple[str, Mapping[str, Sequence[TableRecord]]] = ("", {})
+        self._tables: tuple[Reader, Mapping[str, Sequence[TableRecord]]] = (Reader(subtopology.id, ""), {})
 
     @abstractmethod
     def start(self, directory: Path) -> None:
@@ -155,14 +155,14 @@ class MemoryQuery(ABC):
             ) from error
         return self._written
 
-    def set_tables(self, origin: str, records: Mapping[str, Sequence[TableRecord]]) -> None:
+    def set_tables(self, driver: str, records: Mapping[str, Sequence[TableRecord]]) -> None:
         """Say what global tables have from now on.
 
         Args:
-            origin: Names the driver.
+            driver: Names the driver.
             records: All records by topic.
         """
-        self._tables = origin, records
+        self._tables = Reader(self.subtopology.id, driver), records
 
     def _tell_tables(self, spark: SparkSession) -> None:
         """Let the jobs of this thread see the global tables."""

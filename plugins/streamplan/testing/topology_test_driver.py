@@ -81,7 +81,7 @@ class TopologyTestDriver:
         global_topics = {topic for query in self._queries for topic in query.subtopology.global_topics}
         self._read_topics = frozenset(topic for query in self._queries for topic in query.topics) | global_topics
         self._global_tables: dict[str, list[TableRecord]] = {topic: [] for topic in global_topics}
-        self._origin = str(uuid4())
+        self._name = str(uuid4())
         self._written = WrittenTopics(self._pipeline)
         self._next_offsets: dict[TopicPartition, int] = defaultdict(int)
         self._held: list[SourceRecord] | None = None
@@ -349,7 +349,7 @@ class TopologyTestDriver:
 
     def _run(self, query: MemoryQuery, records: list[SourceRecord], times: Mapping[int, int]) -> list[WrittenRecord]:
         if topics := query.subtopology.global_topics:
-            query.set_tables(self._origin, {topic: self._global_tables[topic] for topic in topics})
+            query.set_tables(self._name, {topic: self._global_tables[topic] for topic in topics})
         try:
             return query.run(records, times)
         except StreamplanError:

@@ -1243,9 +1243,10 @@ def test_tables_are_joined_by_a_foreign_key_as_in_the_library(
 GLOBAL_TABLES = (
     "global_table t; stream a; join_global 0; to joined; @1 left_join_global 0; to all",
     "global_table t; stream a; select_key; left_join_global 0; group_by_key; count; to_stream; counts; to counts",
+    "global_table t; stream a; join_global 0; group_by_key; aggregate; to_stream; to sums",
     "stream a; group_by_key; aggregate; to_stream; global_table t; @3 join_global 4; to totals",
 )
-"""Joins with a global table: of a stream, before a repartition topic, and of the updates of an aggregate."""
+"""Joins with a global table: of a stream, before a repartition topic, before a state, and of an aggregate's updates."""
 
 
 def is_readable(value: bytes | None) -> bool:
@@ -1254,7 +1255,7 @@ def is_readable(value: bytes | None) -> bool:
 
 @pytest.mark.parametrize(
     ("text", "seed", "count"),
-    [(GLOBAL_TABLES[0], 1, 30), (GLOBAL_TABLES[2], 2, 12)]
+    [(GLOBAL_TABLES[0], 1, 20), (GLOBAL_TABLES[2], 9, 14), (GLOBAL_TABLES[3], 9, 14)]
     + [pytest.param(text, seed, 60, marks=pytest.mark.soak) for text in GLOBAL_TABLES for seed in range(5)],
 )
 def test_a_stream_is_joined_with_a_global_table_as_in_the_library(

@@ -74,6 +74,13 @@ def stage_of(subtopology: Subtopology) -> Stage:
     return stages[0] if stages else StatelessStage(subtopology, ())
 
 
+def repeats_its_state(subtopology: Subtopology) -> bool:
+    """Whether a micro-batch that runs again leaves the same state. Behind a global table it may meet other rows."""
+    takers = [node for stage in stages_of(subtopology) if not stage.is_at_sources for node in stage.takers]
+    before = subtopology.upstream_of(takers)
+    return not any(isinstance(node, Processor) and isinstance(node.operation, GlobalJoin) for node in before)
+
+
 def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     """Yield the operations whose state depends on other state in a way that no query has."""
     stages = stages_of(subtopology)
@@ -81,7 +88,6 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     reached = subtopology.downstream_of(names)
     for stage in stages:
         yield from stage.faults([other for other in stages if other is not stage], reached)
-        yield from _faults_of_global_tables(stage)
     yield from _faults_of_time(stages)
     for filtering in subtopology.processors_with(TableFilter):
         if isinstance(filtering.operation, TableFilter) and filtering.operation.old_values:
@@ -102,18 +108,6 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
                 "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream "
                 "of the same sub-topology",
                 "Put repartition() behind one of them",
-            )
-
-
-def _faults_of_global_tables(stage: Stage) -> Iterable[Diagnostic]:
-    """A micro-batch that runs again may meet other rows. The state would not be what was committed of it."""
-    for node in () if stage.is_at_sources else stage.takers:
-        before = stage.subtopology.upstream_of([node])
-        if any(isinstance(each, Processor) and isinstance(each.operation, GlobalJoin) for each in before):
-            yield Diagnostic(
-                node.location,
-                "a state in the same sub-topology as a join with a global table, and behind it",
-                "Put repartition(name='…') behind the join",
             )
 
 

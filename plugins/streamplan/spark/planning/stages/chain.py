@@ -21,6 +21,7 @@ from streamplan.model.operations import function_of
 from streamplan.model.processor_topology import Processor
 from streamplan.model.stages.chain import StageChain
 from streamplan.model.stages.stage import Stage
+from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages.stage_plan import (
@@ -66,7 +67,7 @@ class ChainPlan(StagePlan[StageChain]):
 
         parts: list[tuple[OperatorPlan[Any], Any, DataFrame]] = []
         for plan in self.plans:
-            on = planner if self._is_first(plan) else self._planner_before(plan, frames, operate)
+            on = planner if self._is_first(plan) else self._planner_before(plan, frames, operate, planner.read_table)
             inputs = plan.inputs(on)
             parts.append((plan, inputs, operate(plan, inputs, on)))
         early: Sequence[DataFrame] = ()
@@ -124,7 +125,11 @@ class ChainPlan(StagePlan[StageChain]):
         return not self.stage.before(plan.stage) and not any(other.stage.is_at_sources for other in self.plans)
 
     def _planner_before(
-        self, plan: OperatorPlan[Any], frames: Mapping[str, RecordFrame], operate: _Operate
+        self,
+        plan: OperatorPlan[Any],
+        frames: Mapping[str, RecordFrame],
+        operate: _Operate,
+        read_table: ReadTable | None = None,
     ) -> OperatorPlanner:
         """Return a planner that has repeated the states before one of them.
 
@@ -133,6 +138,7 @@ class ChainPlan(StagePlan[StageChain]):
         """
         planner = self.planner(repeats=True)
         planner.read = frames
+        planner.read_table = read_table
         planner.bind_all(frames)
         before = self.stage.before(plan.stage)
         for other in self.plans:
