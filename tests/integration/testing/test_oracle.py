@@ -52,6 +52,7 @@ from tests.support.twin_topologies import (
     Program,
     drawn,
     drawn_chain,
+    drawn_merges,
     is_ordered_by_time,
     ours,
     program,
@@ -408,8 +409,45 @@ CHAINS = {
     "to made; @1 to_stream; join 4; to others",
     "final results beside a class and a count": "stream a; group_by_key; strict_windows; on_close; count; to_stream; "
     "plain_counts; to closed; @1 count; to_stream; counts; to counts; @0 process; to made",
+    "a join of a count and a stream": "stream b; stream a; group_by_key; count; to_stream; counts; join_soon 0; "
+    "to joined",
+    "an aggregate of a count and a stream": "stream a; group_by_key; count; to_stream; counts; group_by_key; stream b; "
+    "filter; group_by_key; @5 cogroup 8; cogrouped; to_stream; to totals",
+    "what a count and its stream are merged to": "stream a; filter; @0 group_by_key; count; to_stream; counts; "
+    "merge 1; group_by_key; aggregate; to_stream; to totals; @6 process; to made",
 }
 """Several states in one sub-topology."""
+
+MERGES = {
+    "a class": "stream a; process; merge 0; to merged; @0 filter; @1 merge 4; to others",
+    "a count": "stream a; group_by_key; count; to_stream; counts; merge 0; to merged",
+    "final results": "stream a; group_by_key; strict_windows; on_close; count; to_stream; plain_counts; merge 0; "
+    "to merged",
+    "a function": "stream a; group_by_key; python_reduce; to_stream; merge 0; to merged",
+    "a count and a class": "stream a; group_by_key; count; to_stream; counts; @0 process; merge 4; merge 0; to merged",
+    "what is made of a record": "stream a; python_flat_map_values; filter; @1 process; @2 merge 3; to merged",
+    "a join of two streams": "stream b; stream a; join_soon 0; merge 0; to merged; @1 merge 3; to all",
+    "a join with a table": "table t; stream a; join 0; merge 1; to merged",
+    "joined tables": "table t; table u; join_tables 0; to_stream; @0 to_stream; merge 3; to merged",
+    "another topic": "stream b; stream a; group_by_key; count; to_stream; counts; merge 0; to merged",
+}
+"""Results that are merged with a stream of their sub-topology, which they are made of."""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        pytest.param(text, count, id=name, marks=marks)
+        for number, (name, text) in enumerate(MERGES.items())
+        for count, marks in [(5, ()) if number < 2 else (12, pytest.mark.soak)]
+    ],
+)
+def test_results_and_the_stream_that_they_are_merged_with_have_the_order_of_the_library(
+    spark: SparkSession, jvm: Any, text: str, count: int
+) -> None:
+    steps = program(text)
+    assert len(ours(steps, APPLICATION, 1).topology.subtopologies) == 1
+    assert compare(spark, jvm, steps, without_empty_deletions(steps, random_records(1, steps, count))) > 0
 
 
 @pytest.mark.parametrize(
@@ -457,6 +495,18 @@ def test_states_at_random_in_one_sub_topology_are_those_of_the_library(
     steps = drawn_chain(seed)
     assert len(ours(steps, APPLICATION, 1).topology.subtopologies) == 1
     compare(spark, jvm, steps, random_records(seed, steps, 12))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(200))
+def test_states_at_random_that_are_merged_with_their_streams_are_those_of_the_library(
+    spark: SparkSession, jvm: Any, seed: int
+) -> None:
+    """Of the records with a field that is not declared there are none: where a merge has results, ours drops it."""
+    steps = drawn_merges(seed)
+    assert len(ours(steps, APPLICATION, 1).topology.subtopologies) == 1
+    records = [record for record in random_records(seed, steps, 12) if b"other" not in (record.value or b"")]
+    compare(spark, jvm, steps, records)
 
 
 @pytest.mark.soak

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.functions import PythonFunction
+from streamplan.model.merge_order import has_updates, merged_sides
 from streamplan.model.operations import (
     ACTS,
     Branch,
@@ -292,7 +293,7 @@ class OperatorPlanner:
             case ForEach() | PeekFunction():
                 return self._act(node, frame)
             case Merge():
-                return frame.union(*predecessors[1:])
+                return self._merge(node, predecessors)
             case Peek(metrics=metrics):
                 return self._observe(node.name, frame, metrics)
             case NullKeyFilter(relaxed=relaxed):
@@ -319,6 +320,19 @@ class OperatorPlanner:
     def _stored(self, node: Processor, frame: RecordFrame) -> RecordFrame:
         """Write the updates of a table into the changelog of its store, where it has one."""
         if node.store is None:
+    def _merge(self, node: Processor, frames: Sequence[RecordFrame]) -> RecordFrame:
+        """Merge two streams. Where both have what was made of one record, that has the library's order."""
+        subtopology = self.subtopology
+        names = subtopology.predecessors[node.name]
+        frames = [
+            frame.behind_records() if has_updates(subtopology, name) else frame
+            for name, frame in zip(names, frames, strict=True)
+        ]
+        if sides := merged_sides(subtopology, node):
+            frames = [frame.placed(side.place, side.places_behind) for side, frame in zip(sides, frames, strict=True)]
+        one, other = frames
+        return one.union(other)
+
             return frame
         for condition, reason in storing_faults(frame):
             frame = frame.rejecting(condition, reason)
