@@ -241,6 +241,34 @@ def test_a_count_that_is_merged_with_its_stream_comes_behind_the_records(tried: 
     assert not any("sold-changelog" in subject or f"{tried.name}-out" in subject for subject in untold)
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_states_beside_a_join_by_a_foreign_key_and_behind_it_go_on(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    carriers = topology.table(named("carriers"), value=Json("name string"), store="carriers")
+    shipments = topology.table(named("shipments"), value=Json("carrier string, weight int"), store="shipments")
+    joined = shipments.left_join(carriers, {"weight": "weight", "name": "table.name"}, foreign_key="carrier")
+    joined.to_stream().group_by_key().aggregate({"names": "count(name)", "n": "count(*)"}, store="updates")
+    shipments.to_stream().group_by_key().count(store="changes")
+    carriers.to_stream().group_by_key().reduce(max_by="name", store="greatest")
+    tried.create_topics()
+    tried.produce("carriers", [("c0", {"name": "Ann"}, 1)])
+    tried.produce("shipments", [("s0", {"carrier": "c0", "weight": 1}, 2), ("s1", {"carrier": "c1", "weight": 2}, 3)])
+    tried.drain()
+    tried.produce("carriers", [("c1", {"name": "Eve"}, 10), ("c0", {"name": "Al"}, 11)])
+    tried.drain()
+    tried.produce("shipments", [("s0", {"carrier": "c1", "weight": 3}, 20), ("gone", None, 21)])
+    tried.drain()
+    assert tried.store("updates") == {"s0": {"names": 3, "n": 3}, "s1": {"names": 1, "n": 2}}
+    assert values(tried, "changes") == {"s0": [1, 2], "s1": [1]}
+    assert tried.store("greatest") == {"c0": {"name": "Ann"}, "c1": {"name": "Eve"}}
+    assert tried.dead_letters() == []
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (4 if tried.restoring else 0), tried.lines
+    rows = list(recount(tried.spark, tried.pipeline, cluster(tried), Brokers(tried.bootstrap_servers)))
+    assert [row for row in rows if not row.agrees] == []
+
+
 def without_nulls(records: list[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:
     return sorted(
         ((key, {name: field for name, field in value.items() if field is not None}) for key, value in records), key=repr

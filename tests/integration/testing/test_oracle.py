@@ -1067,6 +1067,15 @@ JOINED_BY_FOREIGN_KEY = [
 ]
 """Inner and left joins, without and with a store. ``t`` is this table, and ``u`` the other one."""
 
+FOREIGN_CHAINS = [
+    "table u; table t; foreign_left 0; to_stream; to joined; @3 group_by_key; aggregate; to_stream; to totals; "
+    "@1 to_stream; group_by_key; greatest; to_stream; process; to best",
+    "table u; table t; foreign_inner 0; to_stream; @1 to_stream; merge 3; to merged; @0 to_stream; group_by_key; "
+    "count; to_stream; counts; to counts",
+    "table t; table u; @0 foreign_inner_stored 1; to_stream; process; to joined; @0 to_stream; process; to others",
+]
+"""Other states beside one side of a join by a foreign key, and behind its result."""
+
 _BETWEEN = "-KTABLE-FK-JOIN-SUBSCRIPTION-"
 
 
@@ -1173,7 +1182,9 @@ def test_a_join_by_a_foreign_key_sends_and_stores_the_bytes_of_the_library(jvm: 
 @pytest.mark.parametrize(
     ("text", "seed", "count"),
     [(JOINED_BY_FOREIGN_KEY[2], 1, 4)]
-    + [pytest.param(text, seed, 60, marks=pytest.mark.soak) for text in JOINED_BY_FOREIGN_KEY for seed in range(5)],
+    + [pytest.param(text, seed, 60, marks=pytest.mark.soak) for text in JOINED_BY_FOREIGN_KEY for seed in range(5)]
+    + [(FOREIGN_CHAINS[0], 1, 4)]
+    + [pytest.param(text, seed, 20, marks=pytest.mark.soak) for text in FOREIGN_CHAINS for seed in range(2)],
 )
 def test_tables_are_joined_by_a_foreign_key_as_in_the_library(
     spark: SparkSession, jvm: Any, text: str, seed: int, count: int

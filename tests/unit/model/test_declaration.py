@@ -1061,13 +1061,15 @@ def test_a_table_that_was_computed_is_not_joined_by_a_foreign_key(
 @pytest.mark.parametrize(
     ("beside", "message"),
     [
-        (lambda joined, users, others: joined.to_stream().group_by_key().count(), "count shares its sub-topology"),
-        (lambda joined, users, others: users.to_stream().group_by_key().count(), "count shares its sub-topology"),
         (
             lambda joined, users, others: users.join(others, {"Name": "Name"}, foreign_key="Name"),
             "a join by a foreign key shares its sub-topology with another one",
         ),
         (lambda joined, users, others: others.join(users, {"Other": "Other"}), "a join of two tables shares"),
+        (
+            lambda joined, users, others: others.to_stream().merge(users.to_stream().map_values({"Other": "Name"})),
+            "the sub-topology of a join by a foreign key reads several topics: users, others",
+        ),
     ],
 )
 def test_other_state_beside_a_join_by_a_foreign_key_is_refused(
@@ -1080,6 +1082,23 @@ def test_other_state_beside_a_join_by_a_foreign_key_is_refused(
     beside(by_city(users, addresses), users, topology.table("others", value=Json("Other string")))
     with pytest.raises(Refused, match=message):
         pipeline(topology)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda joined, users: joined.to_stream().group_by_key().count(),
+        lambda joined, users: users.to_stream().group_by_key().count(),
+        lambda joined, users: joined.to_stream().merge(
+            users.to_stream().map_values({"Name": "Name", "Street": "City"})
+        ),
+    ],
+)
+def test_other_state_and_a_merge_stand_beside_a_join_by_a_foreign_key_and_behind_it(
+    topology: Topology, users: KTable, addresses: KTable, beside: Callable[[KTable, KTable], Any]
+) -> None:
+    beside(by_city(users, addresses), users)
+    assert len(pipeline(topology).topology.subtopologies) == 2
 
 
 def test_a_join_by_a_foreign_key_is_a_circle_of_topics_and_none_of_records(

@@ -192,8 +192,11 @@ class OperatorPlanner:
         self.plan(node for node in self.subtopology.nodes if node.name not in after and node.name not in names)
 
     def source_frames(self) -> dict[str, RecordFrame]:
-        """Return the records of each source, by its name."""
-        frames = {source.name: self._frames[source.name] for source in self.subtopology.sources}
+        """Return the records of each source that is bound, by its name.
+
+        A recount does not read what the other side of a join by a foreign key has sent.
+        """
+        frames = {source.name: self._frames.get(source.name) for source in self.subtopology.sources}
         return {name: frame for name, frame in frames.items() if frame is not None}
 
     def consume(self, name: str) -> RecordFrame | None:
@@ -317,9 +320,6 @@ class OperatorPlanner:
                 return frame
         return self._apply_stateful(node, predecessors, self)
 
-    def _stored(self, node: Processor, frame: RecordFrame) -> RecordFrame:
-        """Write the updates of a table into the changelog of its store, where it has one."""
-        if node.store is None:
     def _merge(self, node: Processor, frames: Sequence[RecordFrame]) -> RecordFrame:
         """Merge two streams. Where both have what was made of one record, that has the library's order."""
         subtopology = self.subtopology
@@ -333,6 +333,9 @@ class OperatorPlanner:
         one, other = frames
         return one.union(other)
 
+    def _stored(self, node: Processor, frame: RecordFrame) -> RecordFrame:
+        """Write the updates of a table into the changelog of its store, where it has one."""
+        if node.store is None:
             return frame
         for condition, reason in storing_faults(frame):
             frame = frame.rejecting(condition, reason)
