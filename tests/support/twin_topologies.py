@@ -939,6 +939,42 @@ def drawn_chain(seed: int) -> Program:
     return tuple(steps)
 
 
+def drawn_merges(seed: int) -> Program:
+    """Two or three states at random in one sub-topology, whose results are merged with what they are made of.
+
+    Of functions there are none: those that aggregate pass each change, and the library's record cache the last one.
+    """
+    chosen = random.Random(seed)
+    steps = [Step("stream", topic="a")]
+    streams = [0]
+
+    def add(word: str, *of: int, topic: str = "") -> int:
+        steps.append(Step(word, of, topic))
+        return len(steps) - 1
+
+    def merged(made: int) -> int:
+        other = chosen.choice(streams)
+        pair = (made, other) if chosen.random() < 0.5 else (other, made)
+        return add("merge", *pair)
+
+    for _ in range(chosen.randint(2, 3)):
+        stream = chosen.choice(streams[-2:])
+        if chosen.random() < 0.6:
+            stream = add(chosen.choice(["filter", "filter_not", "map_values", "python_filter"]), stream)
+            streams.append(stream)
+        word = chosen.choice(["count", "aggregate", "reduce", "greatest", "short_windows", "process", "process"])
+        if word == "process":
+            made = merged(add("process", stream))
+        elif word == "short_windows":
+            made = merged(add("plain_counts", add("to_stream", add("count", add(word, add("group_by_key", stream))))))
+        else:
+            made = add("to_stream", add(word, add("group_by_key", stream)))
+            made = merged(add("counts", made) if word == "count" else made)
+            streams.append(made)
+        add("to", made, topic=f"out-{made}")
+    return tuple(steps)
+
+
 def _aggregate(chosen: random.Random, add: Callable[..., int], stream: int, streams: dict[int, frozenset[str]]) -> None:
     word = chosen.choice(_STATE_WORDS)
     windowed = word.startswith("window ")

@@ -138,7 +138,7 @@ class StageChain(Stage):
 
     def part_of(self, node: Processor) -> Stage:
         """See :meth:`Stage.part_of`. A processor that is no part's own belongs to the first part behind it."""
-        own = next((part for part in self.parts if node.name in {each.name for each in part.nodes}), None)
+        own = next((part for part in self.parts if part.owns(node)), None)
         if own is not None:
             return own
         if node.store is not None and (of_store := [part for part in self.parts if node.store in part.stores]):
@@ -150,7 +150,10 @@ class StageChain(Stage):
         """Return the parts of whose results a part is given records, in their order."""
         names = {node.name for node in self.subtopology.upstream_of(part.takers)}
         return tuple(
-            other for other in self.parts if other is not part and any(node.name in names for node in other.nodes)
+            other
+            for other in self.parts
+            if other is not part
+            and (other.leaves_out_records or any(node.name in names for node in (*other.nodes, *other.results)))
         )
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.functions import PythonFunction
+from streamplan.model.merge_order import has_updates, merged_sides
 from streamplan.model.operations import (
     ACTS,
     Branch,
@@ -196,8 +197,11 @@ class OperatorPlanner:
         self.plan(node for node in self.subtopology.nodes if node.name not in after and node.name not in names)
 
     def source_frames(self) -> dict[str, RecordFrame]:
-        """Return the records of each source, by its name."""
-        frames = {source.name: self._frames[source.name] for source in self.subtopology.sources}
+        """Return the records of each source that is bound, by its name.
+
+        A recount does not read what the other side of a join by a foreign key has sent.
+        """
+        frames = {source.name: self._frames.get(source.name) for source in self.subtopology.sources}
         return {name: frame for name, frame in frames.items() if frame is not None}
 
     def consume(self, name: str) -> RecordFrame | None:
@@ -297,7 +301,7 @@ class OperatorPlanner:
             case ForEach() | PeekFunction():
                 return self._act(node, frame)
             case Merge():
-                return frame.union(*predecessors[1:])
+                return self._merge(node, predecessors)
             case Peek(metrics=metrics):
                 return self._observe(node.name, frame, metrics)
             case NullKeyFilter(relaxed=relaxed):
@@ -322,6 +326,19 @@ class OperatorPlanner:
             case GlobalJoin() as join:
                 return join_with_global_table(frame, join, self.read_table)
         return self._apply_stateful(node, predecessors, self)
+
+    def _merge(self, node: Processor, frames: Sequence[RecordFrame]) -> RecordFrame:
+        """Merge two streams. Where both have what was made of one record, that has the library's order."""
+        subtopology = self.subtopology
+        names = subtopology.predecessors[node.name]
+        frames = [
+            frame.behind_records() if has_updates(subtopology, name) else frame
+            for name, frame in zip(names, frames, strict=True)
+        ]
+        if sides := merged_sides(subtopology, node):
+            frames = [frame.placed(side.place, side.places_behind) for side, frame in zip(sides, frames, strict=True)]
+        one, other = frames
+        return one.union(other)
 
     def _stored(self, node: Processor, frame: RecordFrame) -> RecordFrame:
         """Write the updates of a table into the changelog of its store, where it has one."""

@@ -53,7 +53,7 @@ from streamplan.model.operations import (
 )
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
-from streamplan.model.stages import stage_of
+from streamplan.model.stages import passing_by, stage_of
 from streamplan.model.stages.stage import Stage
 from streamplan.model.start_point import task_times
 from streamplan.model.subtopology_graph import responder_of
@@ -407,6 +407,8 @@ class _Recount:
             compare_records(written, demanded, found)
             return
         final = bool(replaced) and all(stage.part_of(node).is_final for node in replaced)
+        # A recount does not know behind which record of a stream a window was closed.
+        final = final and not any(node.name in passing_by(self.subtopology) for node in upstream)
         if final and expected.state.exact:
             if late is not None and output.partition_by is not PartitionBy.SESSION_KEY and not late.isEmpty():
                 found.not_compared(output.topic, "some sessions of other keys cannot be recounted")

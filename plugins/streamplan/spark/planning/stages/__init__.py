@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.stages import stage_of
+from streamplan.model.stages import passing_by, stage_of
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain
 from streamplan.model.stages.foreign_key import ForeignKeyStage
@@ -53,4 +53,4 @@ def plan_of(subtopology: Subtopology) -> StagePlan[Any]:
             return StatelessPlan(stage)
         case StageChain(parts=parts):
             return ChainPlan(stage, tuple(PLANS[type(part)](part, is_part=True) for part in parts))
-    return PLANS[type(stage)](stage)
+    return PLANS[type(stage)](stage, is_part=bool(passing_by(subtopology)))

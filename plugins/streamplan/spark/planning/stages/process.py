@@ -56,6 +56,8 @@ class ProcessPlan(OperatorPlan[ProcessStage]):
         """Let the class process all records once more, where it can."""
         (node,) = self.stage.nodes
         planner.bind_all(frames)
+        if self.is_part and not planner.read:
+            planner.read = frames
         records, *read = self.inputs(planner)
         if not recounting.processes:
             records, *read = (replace(frame, data=frame.data.where("false")) for frame in (records, *read))
