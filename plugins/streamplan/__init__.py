@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         WindowStore,
     )
     from streamplan.model.topology import Topology
-    from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+    from streamplan.model.windows import CalendarWindows, JoinWindows, OnWindowClose, SessionWindows, TimeWindows
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
@@ -53,6 +53,7 @@ __all__ = [
     "Avro",
     "BranchedKStream",
     "Bytes",
+    "CalendarWindows",
     "CogroupedKStream",
     "Double",
     "Expression",
@@ -91,6 +92,7 @@ _MODULES = {
     "Avro": "streamplan.serdes.avro",
     "BranchedKStream": "streamplan.model.kstream",
     "Bytes": "streamplan.serdes.primitive",
+    "CalendarWindows": "streamplan.model.windows",
     "CogroupedKStream": "streamplan.model.kstream",
     "Double": "streamplan.serdes.primitive",
     "Expression": "streamplan.model.expressions",

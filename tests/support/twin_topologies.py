@@ -17,11 +17,12 @@ from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import CalendarWindows, JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS, collection
 from tests.support.library_processor import TaskProcessor, moment_of, processed
+from tests.support.library_windows import own_windows
 from tests.support.streams_library import Callback, Library, raw
 
 VALUE = Json("n bigint, s string")
@@ -31,6 +32,9 @@ WINDOWS = {
     "hopping_windows": TimeWindows("2 minutes", grace="1 day", advance="1 minute"),
     "strict_windows": TimeWindows("1 minute", grace="0 seconds"),
     "short_hops": TimeWindows("1 minute", grace="10 seconds", advance="20 seconds"),
+    "later_windows": TimeWindows("1 minute", grace="10 seconds", offset="15 seconds"),
+    "berlin_days": CalendarWindows("1 day", time_zone="Europe/Berlin", grace="1 hour"),
+    "utc_weeks": CalendarWindows("1 week", time_zone="UTC", grace="1 hour", offset="6 hours"),
 }
 SESSIONS = {
     "sessions": SessionWindows("30 seconds", grace="1 day"),
@@ -643,6 +647,8 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.groupByKey(library.option("Grouped", "with", name, bytes_serde, bytes_serde))
         case word, [grouped] if word in WINDOWS:
             millis, windows = library.jvm.java.time.Duration.ofMillis, WINDOWS[word]
+            if not windows.begin_at_multiples:
+                return grouped.windowedBy(own_windows(library.jvm, windows))
             sizes = millis(windows.size_ms), millis(windows.grace_ms)
             declared = library.option("TimeWindows", "ofSizeAndGrace", *sizes)
             return grouped.windowedBy(declared.advanceBy(millis(windows.advance_ms)))

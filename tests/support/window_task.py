@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from unittest.mock import patch
 
 from pyspark.sql import Row
@@ -23,6 +23,7 @@ class WindowTask(Variables):
         restored: What the changelog has, which the state begins with: rows that the processor gave.
         time: The time in ms that the wall clock has given to the task before; None where it has given none.
         by_record: Whether a result has the place of the record that has closed its window.
+        bounds: Gives the window of a time, for windows of which Spark tells it.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class WindowTask(Variables):
         time: int | None = None,
         *,
         by_record: bool = False,
+        bounds: Callable[[int], tuple[int, int]] = lambda at: (at, at),
     ) -> None:
         super().__init__()
+        self._bounds = bounds
         self._has_times = isinstance(windows, TimeWindows)
         functions = ("count", "max") if self._has_times else ("count",)
         parts = StructType([StructField(f"p{place}", LongType()) for place in range(len(functions))])
@@ -53,7 +56,8 @@ class WindowTask(Variables):
         for key, at in records:
             place = {"partition_time": None, "topic": "a", "offset": self._offset, "order": []}
             parts = {"p0": 1, "p1": at} if self._has_times else {"p0": 1}
-            rows.append(Row(place=place, key=key.encode(), start=at, end=at, at=at, parts=parts))
+            start, end = self._bounds(at)
+            rows.append(Row(place=place, key=key.encode(), start=start, end=end, at=at, parts=parts))
             self._offset += 1
         return list(self._processor.handleInputRows((0,), iter(rows), None))
 

@@ -86,6 +86,7 @@ from streamplan.model.processor_stores import Refusal, declared_store, schedules
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
 from streamplan.model.windows import (
     MOST_WINDOWS_OF_RECORD,
+    CalendarWindows,
     Duration,
     JoinWindows,
     OnWindowClose,
@@ -1780,8 +1781,8 @@ class KGroupedStream(_Grouped[K, V]):
         Example: ``grouped.windowed_by(TimeWindows("1 minute")).count(store="per-minute")``
 
         Args:
-            windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``, or
-                ``SessionWindows("5 minutes")``.
+            windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``,
+                ``CalendarWindows("1 day", time_zone="Europe/Berlin")``, or ``SessionWindows("5 minutes")``.
         """
         return WindowedKStream(
             self._graph, self._node, self._fields, self._key, self._sources, _judged_windows(self._graph, windows),
@@ -2667,12 +2668,17 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
         )
         windows = TimeWindows("1 minute")
     durations: dict[str, int] = {}
-    for parameter in ("size", "grace", "advance"):
+    example = "For example TimeWindows('1 minute')"
+    if isinstance(windows, CalendarWindows):
+        example = "For example CalendarWindows('1 day', time_zone='Europe/Berlin')"
+        if fault := windows.zone_fault():
+            graph.fault(f"windowed_by: time_zone: {fault[0]}", fault[1])
+    for parameter in ("size", "grace", "advance", "offset"):
         try:
             durations[parameter] = getattr(windows, f"{parameter}_ms")
         except ValueError as error:
             if parameter != "advance" or windows.advance is not None:
-                graph.fault(f"windowed_by: {parameter}: {error}", "For example TimeWindows('1 minute')")
+                graph.fault(f"windowed_by: {parameter}: {error}", example)
     size, advance = durations.get("size"), durations.get("advance")
     if size == 0:
         graph.fault("windowed_by: the size is 0", "Write one as in '1 minute'")
@@ -2686,6 +2692,13 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
             f"windowed_by: advance: a record would be in {windows.overlap:,} windows; at most"
             f" {MOST_WINDOWS_OF_RECORD:,} are possible",
             f"Write an advance of {-(-size // MOST_WINDOWS_OF_RECORD):,} milliseconds or more",
+        )
+    if windows.offset is not None and windows.advance is not None:
+        graph.fault("windowed_by: windows with an advance have an offset", "Leave one of them out")
+    elif size and windows.offset is not None and not 0 < durations.get("offset", 1) < size:
+        graph.fault(
+            f"windowed_by: offset: {windows.offset!r} is not above 0 and below the size, {windows.size!r}",
+            "For example TimeWindows('1 hour', offset='15 minutes')",
         )
     return windows
 

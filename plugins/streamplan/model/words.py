@@ -129,6 +129,7 @@ OTHER_CLASSES: Mapping[str, str] = {
 
 WINDOWS: Mapping[str, str] = {
     "TimeWindows": "TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')",
+    "CalendarWindows": "CalendarWindows('1 day', time_zone='Europe/Berlin', grace='1 hour')",
     "SessionWindows": "SessionWindows('5 minutes', grace='10 seconds')",
     "JoinWindows": "JoinWindows('5 minutes', before='1 minute', after='5 minutes', grace='10 seconds')",
     "OnWindowClose": "OnWindowClose()",

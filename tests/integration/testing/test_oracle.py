@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from operator import attrgetter
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -25,19 +27,21 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, TimeWindows
 from streamplan.serdes.subscriptions import Response
 from streamplan.spark.planning.aggregation import with_windows
 from streamplan.spark.planning.foreign_key_state import OTHER, THIS, ResponderState, SubscriberState
 from streamplan.spark.planning.outer_join_state import OuterJoinState, parse_stored_list
 from streamplan.spark.planning.table_join_state import TableJoinState
 from streamplan.spark.planning.table_table_join import joins_of
+from streamplan.spark.planning.window_bounds import window_bounds, window_end
 from streamplan.spark.session import generate_code
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey, memory_query
 
 from tests.support.join_task import FIELDS, Task, Variable, Variables
 from tests.support.join_task import Arrived as ArrivedForJoin
 from tests.support.kafka_streams import properties
+from tests.support.library_windows import own_windows
 from tests.support.process_task import Arrived, ProcessTask
 from tests.support.soak import seeds, soak
 from tests.support.streams_library import Library, java_with_callbacks, raw
@@ -675,6 +679,95 @@ def starts_of(windows: Any, at: int) -> list[int]:
     """The starts of the library's windows, in one text: one call of Py4j for each would take long."""
     text = str(windows.windowsFor(at).keySet().toString())
     return [int(start) for start in text.strip("[]").split(", ")]
+
+
+ZONES = [
+    CalendarWindows("1 day", time_zone="Europe/Berlin"),
+    CalendarWindows("1 day", time_zone="America/Havana"),  # the clock is set from 0:00 to 1:00, and from 1:00 to 0:00
+    CalendarWindows("1 day", time_zone="Pacific/Apia", offset="6 hours"),  # a day was left out
+    CalendarWindows("1 week", time_zone="America/Goose_Bay"),  # the clock was set back across midnight
+    CalendarWindows("1 month", time_zone="America/Sao_Paulo"),
+    TimeWindows("1 hour", offset="15 minutes"),
+]
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        *ZONES,
+        *soak(
+            CalendarWindows(size, time_zone=zone, offset=offset)
+            for size in CALENDAR_UNITS
+            for zone in ("Europe/Berlin", "America/Goose_Bay", "Australia/Lord_Howe", "Antarctica/Casey")
+            for offset in (None, "150 minutes")
+        ),
+    ],
+    ids=str,
+)
+def test_a_time_is_in_the_window_of_a_subclass_of_the_library(
+    spark: SparkSession, jvm: Any, windows: TimeWindows
+) -> None:
+    """Around all moments at which the clocks of the zone are set, up to the year 2038, and at the first moments."""
+    zone = ZoneInfo(windows.time_zone if isinstance(windows, CalendarWindows) else "UTC")
+    hour, chosen = 3_600_000, random.Random(1)
+    around = [n * hour for n in hours_of_changes(zone)]
+    around = chosen.sample(around, min(len(around), 12)) + [chosen.randrange(2**41) for _ in range(5)]
+    steps = (-25 * hour, -hour, -1, 0, 1, 60_000, hour // 2, hour, 2 * hour, 3 * hour, 25 * hour)
+    times = sorted({0, 1, *(at + step for at in around for step in steps)})
+    theirs = own_windows(jvm, windows)
+    rows = spark.createDataFrame([(at,) for at in times], "at long")
+    bounds = rows.select("at", F.array(*window_bounds(windows, F.col("at"))), window_end(windows, F.col("at")))
+    made = {row[0]: (*row[1], row[2]) for row in bounds.collect()}
+    assert {at: list(found[:2]) for at, found in made.items()} == {at: bounds_of(theirs, at) for at in times}
+    starts = spark.createDataFrame([(start, end) for start, end, _ in made.values()], "start long, end long")
+    assert starts.where(window_end(windows, F.col("start")) != F.col("end")).count() == 0, "it is told by its start"
+
+
+def hours_of_changes(zone: ZoneInfo) -> list[int]:
+    """The hours since the epoch at which, or in the hour before which, the clocks of a zone are set."""
+
+    def offset(hour: int) -> timedelta | None:
+        return datetime.fromtimestamp(hour * 3600, UTC).astimezone(zone).utcoffset()
+
+    days = [day for day in range(68 * 365) if offset(24 * day) != offset(24 * day + 24)]
+    return [n for day in days for n in range(24 * day + 1, 24 * day + 25) if offset(n) != offset(n - 1)]
+
+
+def bounds_of(windows: Any, at: int) -> list[int]:
+    (window,) = windows.windowsFor(at).values()
+    return [window.start(), window.end()]
+
+
+def across_the_changes_of_clocks(seed: int) -> list[Piped]:
+    """Records of some keys around the moments at which Berlin sets its clocks, in the order of time."""
+    chosen, hour = random.Random(seed), 3_600_000
+    changes = [datetime(2026, month, day, 1, tzinfo=UTC) for month, day in ((3, 29), (10, 25))]
+    times = sorted(ms(at) + chosen.randrange(-2 * hour, 24 * hour) for at in changes for _ in range(5))
+    # midnight in Berlin before, between and behind
+    times += [ms(datetime(2026, 10, 25, 22, 59, 59, tzinfo=UTC)), ms(datetime(2026, 10, 25, 23, tzinfo=UTC))]
+    return [Piped("a", chosen.choice("kl"), b'{"n": %d, "s": "x"}' % n, at) for n, at in enumerate(sorted(times))]
+
+
+DAYS = {
+    "days": "stream a; group_by_key; berlin_days; count; to_stream; window_counts; to counts",
+    "weeks": "stream a; group_by_key; utc_weeks; aggregate; to_stream; windows; to totals",
+    "days beside other state": "stream a; group_by_key; berlin_days; count; to_stream; plain_counts; process; to made",
+}
+
+
+@pytest.mark.parametrize("text", DAYS.values(), ids=DAYS)
+def test_days_of_a_time_zone_are_those_of_a_subclass_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
+    assert compare(spark, jvm, program(text), across_the_changes_of_clocks(1)) > 10
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_with_an_offset_are_those_of_a_subclass_of_the_library(
+    spark: SparkSession, jvm: Any, seed: int
+) -> None:
+    for text in ("count; to_stream; window_counts; to counts", "count; to_stream; plain_counts; process; to made"):
+        steps = program(f"stream a; group_by_key; later_windows; {text}")
+        assert compare(spark, jvm, steps, sorted(random_records(seed, steps, 12), key=attrgetter("at"))) > 0
 
 
 @pytest.mark.soak

@@ -6,12 +6,11 @@ Sources: ``KStreamSessionWindowAggregate`` with ``RocksDBSessionStore``, and ``K
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
-from streamplan.model.windows import TimeWindows
 from streamplan.spark.planning.merging import Merging
 
 
@@ -122,18 +121,16 @@ class KeySessions(KeyWindows):
 class KeyTimeWindows(KeyWindows):
     """The time windows of one key. The last part of what each has aggregated is the time of its newest record."""
 
-    def add(self, at: int, parts: Any, windows: TimeWindows, closed_until: int, merging: Merging) -> None:
+    def add(self, parts: Any, bounds: Iterable[tuple[int, int]], closed_until: int, merging: Merging) -> None:
         """Add a record to each window that its time lies in. A closed window takes nothing more.
 
         Args:
-            at: Its time in ms.
             parts: What it gives to each part of an aggregate.
-            windows: The windows.
+            bounds: The start and the end in ms of each window that its time lies in.
             closed_until: The windows that end then or before are closed.
             merging: Makes one of what two windows have aggregated.
         """
-        for start in windows.starts_of(at):
-            end = start + windows.size_ms
+        for start, end in bounds:
             if end <= closed_until:
                 continue
             place = bisect_left(self.windows, start, key=itemgetter(0))

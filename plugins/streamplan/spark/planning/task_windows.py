@@ -57,6 +57,7 @@ from streamplan.spark.planning.keys import number_in_key
 from streamplan.spark.planning.merging import PARTS, Merging
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_state import record_place
+from streamplan.spark.planning.window_bounds import window_bounds, window_end
 from streamplan.spark.planning.window_state import FinalResults, TotalAggregate, WindowAggregate
 
 _ORDERED = (BooleanType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StringType, TimestampType)
@@ -93,14 +94,17 @@ def aggregate_windows(
     Raises:
         Refused: A function orders values of a type that has no order here.
     """
-    parts = _Parts.of(node, records)
+    parts, windows = _Parts.of(node, records), _windows(node)
     at = F.unix_millis("record.timestamp")
+    start, end = at, at
+    if isinstance(windows, TimeWindows) and not windows.begin_at_multiples:
+        start, end = window_bounds(windows, at)
     rows = records.data.select(
         F.col("record.partition").alias("partition"),
         record_place().alias("place"),
         records.key.alias("key"),
-        at.alias("start"),
-        at.alias("end"),
+        start.alias("start"),
+        end.alias("end"),
         at.alias("at"),
         parts.from_records_in_state().alias("parts"),
     )
@@ -141,7 +145,7 @@ def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, ti
         bounds = {"start": nothing, "end": nothing, "at": F.unix_millis("timestamp")}
     else:
         start = F.unix_millis(WINDOW_START)
-        bounds = {"start": start, "end": start + F.lit(windows.size_ms), "at": F.unix_millis("timestamp")}
+        bounds = {"start": start, "end": window_end(windows, start), "at": F.unix_millis("timestamp")}
     columns = parts.of_columns([argument.from_store for argument in parts.arguments])
     named = [bound.alias(name) for name, bound in bounds.items()]
     rows = rows.select("partition", F.col("key").cast("binary").alias("key"), *named, columns.alias("parts"))

@@ -77,7 +77,7 @@ class WindowAggregate(StatefulProcessor):
                 windows.restore(row.start, row.end, parts)
             else:
                 windows.turn = turn
-                self._add(windows, row.at, parts, newest)
+                self._add(windows, row, parts, newest)
                 if self._by_record and row.at > newest:
                     self._moved.append((row.at, row.place))
             newest = max(newest, row.at)
@@ -95,8 +95,9 @@ class WindowAggregate(StatefulProcessor):
     def _of(self, state: Any) -> KeyWindows:
         return KeySessions.of(state) if isinstance(self._windows, SessionWindows) else KeyTimeWindows.of(state)
 
-    def _add(self, windows: KeyWindows, at: int, parts: Any, newest: int) -> None:
+    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> None:
         """Add a record to the windows of its key. ``newest`` is the newest time before it."""
+        at = row.at
         if isinstance(windows, KeySessions):
             assert isinstance(self._windows, SessionWindows)
             late_before = max(newest, at) - self._retention_ms
@@ -105,7 +106,10 @@ class WindowAggregate(StatefulProcessor):
         elif isinstance(windows, KeyTimeWindows):
             assert isinstance(self._windows, TimeWindows)
             closed_until = max(newest, at) - self._windows.grace_ms
-            windows.add(at, parts, self._windows, closed_until, self._merging)
+            bounds = [(row.start, row.end)]
+            if self._windows.begin_at_multiples:
+                bounds = [(start, start + self._windows.size_ms) for start in self._windows.starts_of(at)]
+            windows.add(parts, bounds, closed_until, self._merging)
 
     def _changed(self, partition: int, key: bytes, change: Change, place: int | None) -> Row:
         return self._row(partition, key, change.start, change.end, change.at, change.parts, place)
@@ -160,7 +164,7 @@ class TotalAggregate(WindowAggregate):
     def _of(self, state: Any) -> KeyWindows:
         return KeyTotal.of(state)
 
-    def _add(self, windows: KeyWindows, at: int, parts: Any, newest: int) -> None:
+    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> None:
         assert isinstance(windows, KeyTotal)
         windows.add(parts, self._merging)
 
