@@ -26,7 +26,14 @@ from website.docstrings import parse
 from website.operations import index_page, operations, page_of
 
 PIPELINE_CLASSES = ("Pipeline", "Limits", "TestData")
-WINDOW_CLASSES = ("TimeWindows", "CalendarWindows", "SessionWindows", "JoinWindows", "OnWindowClose")
+WINDOW_CLASSES = (
+    "TimeWindows",
+    "CalendarWindows",
+    "SessionWindows",
+    "JoinWindows",
+    "OnWindowClose",
+    "UntilWindowCloses",
+)
 SERDE_CLASSES = (
     "Json",
     "String",

@@ -35,7 +35,14 @@ if TYPE_CHECKING:
         WindowStore,
     )
     from streamplan.model.topology import Topology
-    from streamplan.model.windows import CalendarWindows, JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+    from streamplan.model.windows import (
+        CalendarWindows,
+        JoinWindows,
+        OnWindowClose,
+        SessionWindows,
+        TimeWindows,
+        UntilWindowCloses,
+    )
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
@@ -80,6 +87,7 @@ __all__ = [
     "TestData",
     "TimeWindows",
     "Topology",
+    "UntilWindowCloses",
     "WindowStore",
     "WindowedCogroupedKStream",
     "WindowedKStream",
@@ -123,6 +131,7 @@ _MODULES = {
     "TimeWindows": "streamplan.model.windows",
     "Topology": "streamplan.model.topology",
     "UUID": "streamplan.serdes.primitive",
+    "UntilWindowCloses": "streamplan.model.windows",
     "WindowedCogroupedKStream": "streamplan.model.kstream",
     "WindowedKStream": "streamplan.model.kstream",
     "arrow_batch": "streamplan.model.functions",

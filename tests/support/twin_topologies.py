@@ -17,7 +17,14 @@ from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
-from streamplan.model.windows import CalendarWindows, JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import (
+    CalendarWindows,
+    JoinWindows,
+    OnWindowClose,
+    SessionWindows,
+    TimeWindows,
+    UntilWindowCloses,
+)
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS, collection
@@ -250,6 +257,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return grouped.windowed_by((WINDOWS | SESSIONS)[word])
         case "on_close", [windowed]:
             return windowed.emit_strategy(OnWindowClose())
+        case "suppress", [table]:
+            return table.suppress(UntilWindowCloses())
         case "count", [grouped]:
             return grouped.count(store=name)
         case "cogroup", [grouped, other]:
@@ -658,6 +667,11 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return grouped.windowedBy(library.option("SessionWindows", "ofInactivityGapAndGrace", *durations))
         case "on_close", [windowed]:
             return windowed.emitStrategy(library.option("EmitStrategy", "onWindowClose"))
+        case "suppress", [table]:
+            suppressed = library.jvm.org.apache.kafka.streams.kstream.Suppressed
+            return table.suppress(
+                suppressed.untilWindowCloses(suppressed.BufferConfig.unbounded().withLoggingDisabled())
+            )
         case "cogroup", [grouped, other]:
             first, second = (_function("Aggregator", "apply", added) for added in (_added_of_first, _added_of_second))
             return grouped.cogroup(first).cogroup(other, second)

@@ -14,6 +14,7 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, overload
 
 from streamplan.errors import did_you_mean
@@ -75,11 +76,13 @@ from streamplan.model.operations import (
     Split,
     StateStore,
     StreamJoin,
+    Suppress,
     TableFilter,
     TableJoin,
     TableMapValues,
     ToStream,
     ToTable,
+    final,
 )
 from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, KeyValueStore, Processor, WindowStore
 from streamplan.model.processor_stores import Refusal, declared_store, schedules_of
@@ -92,6 +95,7 @@ from streamplan.model.windows import (
     OnWindowClose,
     SessionWindows,
     TimeWindows,
+    UntilWindowCloses,
     duration_ms,
     duration_text,
 )
@@ -1619,10 +1623,16 @@ class _Grouped(_Declared[K, V]):
                 self._repartition[:] = [repartition]
             self._graph.add_repartition(self._repartition[0], self._node)
             parent, sources = self._repartition[0].node, frozenset({self._repartition[0].source})
-        node = self._graph.processor(processor_name, operation, parent)
+        suppressed: list[bool] = []
+        suppress: Callable[[], None] | None = None
+        taken: Operation | Callable[[], Operation] = operation
+        if isinstance(operation, Count | Aggregate) and isinstance(self._window, TimeWindows) and not self._final:
+            suppress = partial(suppressed.append, True)
+            taken = partial(_passed, operation, suppressed)
+        node = self._graph.processor(processor_name, taken, parent)
         return KTable(
             self._graph, node, fields, self._key, sources, self._window, store,
-            _final=self._final, _record_class=record_class,
+            _final=self._final, _record_class=record_class, _suppress=suppress,
         )  # fmt: skip
 
     def _count(self, store: str | None, name: str | None) -> KTable[K, Any]:
@@ -2216,6 +2226,8 @@ class KTable(_Declared[K, V]):
     """The operation without a look-up that gives its values: nothing is joined with its result. Empty elsewhere."""
     _sends_old_values: Callable[[], bool] = lambda: True
     """Whether the library knows the value before an update (``KTableImpl.enableSendingOldValues``)."""
+    _suppress: Callable[[], None] | None = None
+    """Lets the aggregate pass the final results alone. None for a table that is no aggregate of time windows."""
 
     def filter(self, condition: Text, *, store: str | None = None, name: str | None = None) -> KTable[K, V]:
         """Keep the values for which a condition is true. The keys of the others are deleted, with a null value.
@@ -2529,25 +2541,51 @@ class KTable(_Declared[K, V]):
             self._graph, node, self._fields, self._key, self._sources, self._window, _record_class=self._record_class
         )
 
-    def suppress(self, suppressed: object = None, *, name: str | None = None) -> KTable[K, V]:
-        """Refused: the library's keeps a buffer with a changelog of its own behind the aggregate.
+    def suppress(self, suppressed: UntilWindowCloses, *, name: str | None = None) -> KTable[K, V]:
+        """Pass the result of each window once, when the window closes.
 
-        The emit strategy of a windowed aggregate gives what ``suppress(untilWindowCloses(…))`` gives.
+        Example: ``windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")``
+
+        The windows close as with ``emit_strategy(OnWindowClose())``, and the results are the same. The nodes are those
+        of the library's ``suppress``.
 
         Args:
-            suppressed: What the library's ``suppress`` takes.
-            name: The name of the processor (``Suppressed.withName``).
+            suppressed: ``UntilWindowCloses()``. The table is an aggregate of time windows, and nothing else takes its
+                updates.
+            name: The name of the processor (``Suppressed.withName``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with the same fields.
         """
-        hint = "Every update of a table is passed. Final results exist of windows: windowed_by(…)"
+        graph = self._graph
+        if self._suppress is None:
+            graph.fault(f"suppress: {self._unlike_suppressed()}", self._instead_of_suppress())
+            return self
+        if name is None:
+            name = graph.generate_name("KTABLE-SUPPRESS-")
+            store = graph.store_name(None, "KTABLE-SUPPRESS-")
+        else:
+            if fault := name_fault(f"{name}-store"):
+                graph.fault(fault, legal_name(name))
+            store = graph.store_name(f"{name}-store", "")
+        self._suppress()
+        node = graph.processor(name, Suppress(store), self._node)
+        return replace(self, _node=node, _store="", _final=True, _suppress=None)
+
+    def _unlike_suppressed(self) -> str:
+        if self._window is None:
+            return "the table has no windows"
         if self._final:
-            hint = "Leave it out: emit_strategy(OnWindowClose()) passes the result of each window once"
-        elif self._window is not None:
-            hint = (
-                "The emit strategy passes the result of each window once, when it closes. Write it before the "
-                f"aggregate: .windowed_by({self._window!r}).emit_strategy(OnWindowClose())"
-            )
-        self._graph.fault("suppress: it would be a second operation with state in one sub-topology", hint)
-        return self
+            return "the table has the final results already"
+        kind = "sessions" if isinstance(self._window, SessionWindows) else "another table than an aggregate of windows"
+        return f"of {kind}"
+
+    def _instead_of_suppress(self) -> str:
+        if self._window is None:
+            return "Leave it out. A micro-batch passes the last update of each key without it"
+        if self._final:
+            return "Leave it out"
+        return "Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate"
 
 
 def _stand_in(graph: StreamsGraph, node: GraphNode, sources: frozenset[str], returns: Any) -> Any:
@@ -2649,6 +2687,11 @@ def _word(expression: Text) -> str | None:
     """The name of what the key is, if the expression is the bare name of a field."""
     text = plain(expression)
     return text if text.isidentifier() else None
+
+
+def _passed(operation: Count | Aggregate, suppressed: list[bool]) -> Operation:
+    """An aggregate of windows, which passes the final results alone where its table is suppressed."""
+    return final(operation) if suppressed else operation
 
 
 def _column_names(columns: Columns) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from streamplan.model.operations import (
     StoreForJoin,
     SubscriptionJoin,
     SubscriptionReceive,
+    Suppress,
     TableFilter,
     TableJoin,
     TableJoinSide,
@@ -91,6 +92,8 @@ class Processor:
                 TableFilter(store=store) | TableMapValues(store=store) | ToTable(store=store) | StateStore(store=store)
             ):
                 return store
+            case Suppress(store=store):
+                return store
         return None
 
     @property
@@ -110,10 +113,10 @@ class Processor:
 
     @property
     def writes_store(self) -> bool:
-        """Whether it writes a state store, and so a changelog. A join only reads one."""
+        """Whether it writes a state store, and so a changelog. A join only reads one, and ``suppress`` needs none."""
         if isinstance(self.operation, OuterJoinSide):
             return self.operation.writes
-        looks_up = Join | JoinSide | CogroupSide | SubscriptionJoin | ForeignTableJoin | ResponseJoin
+        looks_up = Join | JoinSide | CogroupSide | SubscriptionJoin | ForeignTableJoin | ResponseJoin | Suppress
         return self.store is not None and not isinstance(self.operation, looks_up)
 
 

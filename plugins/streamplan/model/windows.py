@@ -325,6 +325,20 @@ class OnWindowClose(_Written):
 
 @judged_constructor
 @dataclass(frozen=True)
+class UntilWindowCloses(_Written):
+    """What ``suppress`` of a table waits for: until a window closes (``Suppressed.untilWindowCloses``).
+
+    Example: ``UntilWindowCloses()``
+
+    The library has a buffer, which holds as many windows as it needs (``BufferConfig.unbounded()``).
+    """
+
+    def __init__(self) -> None:
+        self._hold()
+
+
+@judged_constructor
+@dataclass(frozen=True)
 class JoinWindows(_Windows):
     """How far apart in time two records may be that are joined (``org.apache.kafka.streams.kstream.JoinWindows``).
 

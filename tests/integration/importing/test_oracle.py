@@ -210,6 +210,13 @@ def suppressed(jvm: Any, builder: Any) -> None:
     builder.stream("orders").groupByKey().windowedBy(windows).count().suppress(closed).toStream().to("counts")
 
 
+def suppressed_by_name(jvm: Any, builder: Any) -> None:
+    kstream = jvm.org.apache.kafka.streams.kstream
+    windows = kstream.TimeWindows.ofSizeWithNoGrace(jvm.java.time.Duration.ofMinutes(1))
+    closed = kstream.Suppressed.untilWindowCloses(kstream.Suppressed.BufferConfig.unbounded()).withName("closed")
+    builder.stream("orders").groupByKey().windowedBy(windows).count().suppress(closed).toStream().to("counts")
+
+
 def table_grouped(jvm: Any, builder: Any) -> None:
     builder.table("users").groupBy(key_mapper()).count().toStream().to("counts")
 
@@ -228,6 +235,8 @@ DECLARED = {
     printed: "KSTREAM-PRINTER-0000000001: its label, and whether it prints to a file",
     table_mapped: "KTABLE-MAPVALUES-0000000003: the value that it gives",
     table_of_stream: "KTABLE-FILTER-0000000003: which values it keeps",
+    suppressed: "KTABLE-SUPPRESS-0000000003: whether it is untilWindowCloses()",
+    suppressed_by_name: "closed: whether it is untilWindowCloses()",
 }
 """The file has the operation. A person writes what it does."""
 
@@ -240,7 +249,6 @@ OTHER = {
     aggregate_filtered: "KTABLE-FILTER-0000000004: which values it keeps",
     global_table: "KSTREAM-SOURCE-0000000002: a global table of rates",
     stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",
-    suppressed: "KTABLE-SUPPRESS-0000000003: The language does not have suppress()",
     table_grouped: "KTABLE-SELECT-0000000003: The language does not have groupBy() of a table",
     pattern: "KSTREAM-SOURCE-0000000000: one topic of those that match orders-.{2}",
 }

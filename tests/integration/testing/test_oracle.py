@@ -888,6 +888,35 @@ def test_final_results_are_those_of_the_library(spark: SparkSession, jvm: Any) -
     assert compare(spark, jvm, steps, within_a_segment(1)[:10], "w") > 10
 
 
+SUPPRESSED = {
+    "counted": "stream a; group_by_key; %s; count; suppress; to_stream; window_counts; to w",
+    "aggregated": "stream a; group_by_key; %s; aggregate; suppress; to_stream; windows; to w",
+    "before other state": "stream a; group_by_key; %s; count; suppress; to_stream; plain_counts; process; to w",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "seed"),
+    [
+        (SUPPRESSED["counted"], "short_hops", 1),
+        (SUPPRESSED["before other state"], "strict_windows", 2),
+        *soak(
+            (text, word, seed)
+            for text in SUPPRESSED.values()
+            for word in ("strict_windows", "short_windows", "short_hops", "later_windows", "berlin_days")
+            for seed in range(3, 8)
+        ),
+    ],
+)
+def test_what_is_suppressed_until_a_window_closes_is_passed_as_in_the_library(
+    spark: SparkSession, jvm: Any, text: str, word: str, seed: int
+) -> None:
+    """With late records. Its buffer has no changelog here, so the library has none, either."""
+    steps = program(text % word)
+    records = across_the_changes_of_clocks(seed) if word == "berlin_days" else late_records(seed, steps, 14)
+    assert compare(spark, jvm, steps, records, "w") > 5
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(50))
 @pytest.mark.parametrize("word", ["strict_windows", "short_windows", "short_hops", "hopping_windows"])

@@ -215,7 +215,10 @@ orders.to_stream()
 → 1: 'KStream' object has no attribute 'to_stream'. This is a stream already. Leave to_stream out, or make a table of the stream first: to_table()
 
 grouped.windowed_by(TimeWindows("1 minute")).suppress()
-→ 1: 'WindowedKStream' object has no attribute 'suppress'. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
+→ 1: 'WindowedKStream' object has no attribute 'suppress'. Write it behind an aggregate: count().suppress(…)
+
+grouped.count().suppress("until window closes")
+→ 1: suppress: suppressed is the text 'until window closes'; it takes a UntilWindowCloses. For example windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")
 
 # Words of Quix Streams
 

@@ -41,6 +41,7 @@ from streamplan.model.operations import (
     Peek,
     PeekFunction,
     Split,
+    Suppress,
     TableFilter,
     TableJoinSide,
     TableMapValues,
@@ -312,7 +313,7 @@ class OperatorPlanner:
                 if not frame.key_not_null:
                     frame = frame.rejecting(F.col("record.key").isNull(), "the key is null")
                 return self._stored(node, frame)
-            case ToStream():
+            case ToStream() | Suppress():
                 return frame
         return self._apply_stateful(node, predecessors, self)
 
