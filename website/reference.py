@@ -29,6 +29,7 @@ PIPELINE_CLASSES = ("Pipeline", "Limits", "TestData")
 WINDOW_CLASSES = (
     "TimeWindows",
     "CalendarWindows",
+    "SlidingWindows",
     "SessionWindows",
     "JoinWindows",
     "OnWindowClose",

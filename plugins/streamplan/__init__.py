@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         JoinWindows,
         OnWindowClose,
         SessionWindows,
+        SlidingWindows,
         TimeWindows,
         UntilWindowCloses,
     )
@@ -83,6 +84,7 @@ __all__ = [
     "Record",
     "Serde",
     "SessionWindows",
+    "SlidingWindows",
     "String",
     "TestData",
     "TimeWindows",
@@ -126,6 +128,7 @@ _MODULES = {
     "Protobuf": "streamplan.serdes.protobuf",
     "Serde": "streamplan.serdes.serde",
     "SessionWindows": "streamplan.model.windows",
+    "SlidingWindows": "streamplan.model.windows",
     "String": "streamplan.serdes.primitive",
     "TestData": "streamplan.model.pipeline",
     "TimeWindows": "streamplan.model.windows",

@@ -22,6 +22,7 @@ from streamplan.model.windows import (
     JoinWindows,
     OnWindowClose,
     SessionWindows,
+    SlidingWindows,
     TimeWindows,
     UntilWindowCloses,
 )
@@ -41,6 +42,7 @@ WINDOWS = {
     "short_hops": TimeWindows("1 minute", grace="10 seconds", advance="20 seconds"),
     "later_windows": TimeWindows("1 minute", grace="10 seconds", offset="15 seconds"),
     "berlin_days": CalendarWindows("1 day", time_zone="Europe/Berlin", grace="1 hour"),
+    "sliding_windows": SlidingWindows("60007 milliseconds", grace="10 seconds"),
     "utc_weeks": CalendarWindows("1 week", time_zone="UTC", grace="1 hour", offset="6 hours"),
 }
 SESSIONS = {
@@ -656,6 +658,9 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.groupByKey(library.option("Grouped", "with", name, bytes_serde, bytes_serde))
         case word, [grouped] if word in WINDOWS:
             millis, windows = library.jvm.java.time.Duration.ofMillis, WINDOWS[word]
+            if windows.slides:
+                sizes = millis(windows.size_ms), millis(windows.grace_ms)
+                return grouped.windowedBy(library.option("SlidingWindows", "ofTimeDifferenceAndGrace", *sizes))
             if not windows.begin_at_multiples:
                 return grouped.windowedBy(own_windows(library.jvm, windows))
             sizes = millis(windows.size_ms), millis(windows.grace_ms)
@@ -682,9 +687,10 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
                 return grouped.aggregate(nothing, merger, library.stored(name).withCachingDisabled())
             return grouped.aggregate(nothing, library.stored(name))
         case ("count" | "aggregate") as word, [grouped]:
-            of_sessions = "Session" in grouped.getClass().getSimpleName()
+            kind = grouped.getClass().getSimpleName()
+            of_sessions = "Session" in kind
             stored = library.stored(name)
-            if of_sessions:  # in its cache the library still finds sessions that its store has forgotten
+            if of_sessions or "Sliding" in kind:  # in its cache the library still finds what its store has forgotten
                 stored = stored.withCachingDisabled()
             if word == "count":
                 return grouped.count(stored)

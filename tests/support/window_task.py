@@ -1,4 +1,4 @@
-"""A stream task of an aggregation with final results, with the state variables in memory. It counts."""
+"""A stream task of an aggregation of windows, with the state variables in memory. It counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.spark.planning import window_state
 from streamplan.spark.planning.merging import Merging
-from streamplan.spark.planning.window_state import FinalResults
+from streamplan.spark.planning.window_state import FinalResults, WindowAggregate
 
 from tests.support.join_task import Variables
 
@@ -24,6 +24,7 @@ class WindowTask(Variables):
         time: The time in ms that the wall clock has given to the task before; None where it has given none.
         by_record: Whether a result has the place of the record that has closed its window.
         bounds: Gives the window of a time, for windows of which Spark tells it.
+        final: Whether only the final results are passed.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class WindowTask(Variables):
         *,
         by_record: bool = False,
         bounds: Callable[[int], tuple[int, int]] = lambda at: (at, at),
+        final: bool = True,
     ) -> None:
         super().__init__()
         self._bounds = bounds
@@ -43,11 +45,13 @@ class WindowTask(Variables):
         merging = Merging(functions, tuple(LongType() for _ in functions))
         rows = [*restored]
         for restored_times in ({} if time is None else {0: time}, None):
-            self._processor = FinalResults(windows, merging, parts, restored=restored_times, by_record=by_record)
+            kind = FinalResults if final else WindowAggregate
+            self._processor = kind(windows, merging, parts, restored=restored_times, by_record=by_record)
             self._processor.init(self)  # type: ignore[arg-type]
             if restored_times is not None and rows:
                 restored_rows = [Row(**row.asDict() | {"at": row.at if self._has_times else row.end}) for row in rows]
-                assert [*self._processor.handleInputRows((0,), iter(restored_rows), None)] == []
+                restored_again = [*self._processor.handleInputRows((0,), iter(restored_rows), None)]
+                assert restored_again == [] or not final
         self._offset = 0
 
     def process(self, records: Iterable[tuple[str, int]]) -> list[Row]:

@@ -94,6 +94,7 @@ from streamplan.model.windows import (
     JoinWindows,
     OnWindowClose,
     SessionWindows,
+    SlidingWindows,
     TimeWindows,
     UntilWindowCloses,
     duration_ms,
@@ -1626,7 +1627,8 @@ class _Grouped(_Declared[K, V]):
         suppressed: list[bool] = []
         suppress: Callable[[], None] | None = None
         taken: Operation | Callable[[], Operation] = operation
-        if isinstance(operation, Count | Aggregate) and isinstance(self._window, TimeWindows) and not self._final:
+        is_aligned = isinstance(self._window, TimeWindows) and not self._window.slides
+        if isinstance(operation, Count | Aggregate) and is_aligned and not self._final:
             suppress = partial(suppressed.append, True)
             taken = partial(_passed, operation, suppressed)
         node = self._graph.processor(processor_name, taken, parent)
@@ -1792,7 +1794,8 @@ class KGroupedStream(_Grouped[K, V]):
 
         Args:
             windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``,
-                ``CalendarWindows("1 day", time_zone="Europe/Berlin")``, or ``SessionWindows("5 minutes")``.
+                ``CalendarWindows("1 day", time_zone="Europe/Berlin")``, ``SlidingWindows("5 minutes")``, or
+                ``SessionWindows("5 minutes")``.
         """
         return WindowedKStream(
             self._graph, self._node, self._fields, self._key, self._sources, _judged_windows(self._graph, windows),
@@ -2110,8 +2113,12 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
 
         Args:
-            windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``.
+            windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``. Sliding windows are refused.
         """
+        if isinstance(windows, SlidingWindows):
+            self._graph.fault(
+                "windowed_by: several streams in sliding windows", "Merge the streams before, or take other windows"
+            )
         return WindowedCogroupedKStream(replace(self, _window=_judged_windows(self._graph, windows)))
 
     def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
@@ -2577,8 +2584,9 @@ class KTable(_Declared[K, V]):
             return "the table has no windows"
         if self._final:
             return "the table has the final results already"
-        kind = "sessions" if isinstance(self._window, SessionWindows) else "another table than an aggregate of windows"
-        return f"of {kind}"
+        if isinstance(self._window, SessionWindows):
+            return "of sessions"
+        return f"of {'sliding windows' if self._window.slides else 'another table than an aggregate of windows'}"
 
     def _instead_of_suppress(self) -> str:
         if self._window is None:
@@ -2712,6 +2720,8 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
         windows = TimeWindows("1 minute")
     durations: dict[str, int] = {}
     example = "For example TimeWindows('1 minute')"
+    if isinstance(windows, SlidingWindows):
+        example = "For example SlidingWindows('5 minutes', grace='1 minute')"
     if isinstance(windows, CalendarWindows):
         example = "For example CalendarWindows('1 day', time_zone='Europe/Berlin')"
         if fault := windows.zone_fault():
@@ -2721,7 +2731,8 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
             durations[parameter] = getattr(windows, f"{parameter}_ms")
         except ValueError as error:
             if parameter != "advance" or windows.advance is not None:
-                graph.fault(f"windowed_by: {parameter}: {error}", example)
+                named = "time_difference" if windows.slides and parameter == "size" else parameter
+                graph.fault(f"windowed_by: {named}: {error}", example)
     size, advance = durations.get("size"), durations.get("advance")
     if size == 0:
         graph.fault("windowed_by: the size is 0", "Write one as in '1 minute'")

@@ -185,6 +185,11 @@ class TimeWindows(_Windows):
         return self.offset is None
 
     @property
+    def slides(self) -> bool:
+        """Whether the records decide where windows begin, as those of :class:`SlidingWindows`."""
+        return False
+
+    @property
     def overlap(self) -> int:
         """How many windows a record is in at most. Raises ValueError where a duration is none."""
         return -(-self.size_ms // self.advance_ms)
@@ -201,6 +206,40 @@ class TimeWindows(_Windows):
     def retention_ms(self) -> int:
         """The retention of the window store in ms (``WindowStoreMaterializer.retentionPeriod``)."""
         return self.size_ms + self.grace_ms
+
+
+@judged_constructor
+@dataclass(frozen=True, repr=False)
+class SlidingWindows(TimeWindows):
+    """Windows that begin and end at the times of records (``SlidingWindows.ofTimeDifferenceAndGrace``, KIP-450).
+
+    Example: ``SlidingWindows("5 minutes", grace="1 minute")``
+
+    Each record has a window that ends at its time, and one that begins a millisecond later, where there are records in
+    it. Both the first and the last millisecond belong to a window.
+
+    Attributes:
+        size: A duration, as ``"5 minutes"``: how far apart in time the records of a window may be.
+        grace: A duration. A window takes late records until the newest record is later than its end by more than
+            ``grace``. The default is a day, as that of :class:`TimeWindows`.
+    """
+
+    def __init__(self, time_difference: Duration, grace: Duration = "1 day") -> None:
+        self._hold(size=time_difference, grace=grace, advance=None, offset=None)
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity."""
+        return f"SlidingWindows({self.size!r}, grace={self.grace!r})"
+
+    @property
+    def slides(self) -> bool:
+        """True: see :attr:`TimeWindows.slides`."""
+        return True
+
+    @property
+    def retention_ms(self) -> int:
+        """The retention of the window store in ms (``SlidingWindowStoreMaterializer.retentionPeriod``)."""
+        return 2 * self.size_ms + self.grace_ms
 
 
 CALENDAR_UNITS = {"1 day": ("DAY", 1), "1 week": ("WEEK", 7), "1 month": ("MONTH", 31)}

@@ -493,6 +493,7 @@ def per_day_of_tokyo(topology: Topology, source: str, sink: str) -> None:
     best.aggregate({"best": "max_by(n, by)"}, store="best").to_stream().to(sink)
 
 
+@pytest.mark.soak
 def test_each_day_of_a_time_zone_is_compared(declared: Declare) -> None:
     """Of two records with the same greatest value either is right."""
     app = declared(per_day_of_tokyo)

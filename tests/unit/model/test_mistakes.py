@@ -437,6 +437,15 @@ grouped.windowed_by(CalendarWindows("1 day", time_zone="Europe/Berlin", offset="
 grouped.windowed_by(CalendarWindows("1 day"))
 → 1: CalendarWindows: the argument time_zone is missing. For example CalendarWindows("1 day", time_zone="Europe/Berlin")
 
+grouped.windowed_by(SlidingWindows("5 minuts"))
+→ 1: windowed_by: time_difference: '5 minuts' is not a duration; write '5 minutes'. For example SlidingWindows('5 minutes', grace='1 minute')
+
+grouped.windowed_by(SlidingWindows("5 minutes")).count().suppress(UntilWindowCloses())
+→ 1: suppress: of sliding windows. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
+
+grouped.windowed_by(SlidingWindows.ofTimeDifferenceWithNoGrace(timedelta(minutes=5)))
+→ 1: type object 'SlidingWindows' has no attribute 'ofTimeDifferenceWithNoGrace'. Write SlidingWindows('5 minutes', grace='1 minute')
+
 grouped.windowed_by(SessionWindows(gap="5 minutes"))
 → 1: SessionWindows: there is no argument 'gap'. Write inactivity_gap='5 minutes'
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import Row
-from streamplan.model.windows import CalendarWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import CalendarWindows, SessionWindows, SlidingWindows, TimeWindows
 
 from tests.support.window_task import WindowTask
 
@@ -192,6 +192,40 @@ def test_a_day_closes_at_the_midnight_of_its_zone_also_where_it_has_23_or_25_hou
             assert passed == account_of_days(records), seed
             lengths |= {(end - start) // hour for _, start, end, _, _ in passed}
     assert lengths == {23, 24, 25}
+
+
+SLIDING = SlidingWindows("10 seconds", grace="1 hour")
+
+
+def account_of_sliding_windows(records: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+    """By key and start the count and the newest time: a window ends at each record, and one begins behind it."""
+    counted = {}
+    for key, at in records:
+        times = [other for name, other in records if name == key]
+        for start in (max(0, at - SLIDING.size_ms), at + 1):
+            if within := [other for other in times if start <= other <= start + SLIDING.size_ms]:
+                counted[key, start] = len(within), max(within)
+    return counted
+
+
+@pytest.mark.parametrize("begin", [0, 10**6])
+def test_sliding_windows_do_not_depend_on_the_order_of_records_that_are_in_time(begin: int) -> None:
+    """Before some micro-batches the state is lost, and restored from what the changelog has."""
+    for seed in range(150):
+        chosen, times = random.Random(seed), [begin]
+        while len(times) < 30:
+            times.append(times[-1] + chosen.choice([0, 1, 1, 500, 3000, 9999, 10_000, 10_001, 15_000]))
+        records = [(chosen.choice("ab"), at) for at in times]
+        chosen.shuffle(records)
+        expected, changelog = account_of_sliding_windows(records), dict[tuple[str, int], Row]()
+        task = WindowTask(SLIDING, final=False)
+        while records:
+            taken = chosen.choice([1, 1, 2, 7])
+            changelog |= {(row.key.decode(), row.start): row for row in task.process(records[:taken])}
+            records = records[taken:]
+            if chosen.random() < 0.2:
+                task = WindowTask(SLIDING, changelog.values(), final=False)
+        assert {place: (row.parts["p0"], row.at) for place, row in changelog.items()} == expected, seed
 
 
 def test_a_window_closes_when_a_record_is_as_late_as_its_end_and_the_grace() -> None:

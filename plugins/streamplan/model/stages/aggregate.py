@@ -52,7 +52,8 @@ class AggregateStage(AggregatingStage):
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
         """See :meth:`Stage.nodes_in`."""
         aggregates = subtopology.processors_with(Count, Aggregate, Reduce)
-        return tuple(node for node in aggregates if not has_sessions(node) and not passes_final_results(node))
+        by_task = (has_sessions, has_sliding_windows, passes_final_results)
+        return tuple(node for node in aggregates if not any(goes(node) for goes in by_task))
 
     @property
     def restores_in_workers(self) -> bool:
@@ -68,6 +69,12 @@ class AggregateStage(AggregatingStage):
 def has_sessions(node: Processor) -> bool:
     """Return whether the windows of an aggregate are sessions."""
     return isinstance(node.operation, Count | Aggregate) and isinstance(node.operation.window, SessionWindows)
+
+
+def has_sliding_windows(node: Processor) -> bool:
+    """Return whether the records decide where the windows of an aggregate begin."""
+    windows = node.operation.window if isinstance(node.operation, Count | Aggregate) else None
+    return isinstance(windows, TimeWindows) and windows.slides
 
 
 def passes_final_results(node: Processor) -> bool:

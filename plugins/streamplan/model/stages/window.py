@@ -13,13 +13,18 @@ from streamplan.model.operations import (
     FinalCount,
 )
 from streamplan.model.processor_topology import Node, Processor, Subtopology
-from streamplan.model.stages.aggregate import AggregatingStage, has_sessions, passes_final_results
+from streamplan.model.stages.aggregate import (
+    AggregatingStage,
+    has_sessions,
+    has_sliding_windows,
+    passes_final_results,
+)
 from streamplan.model.stages.stage import any_of
 
 
 @dataclass(frozen=True)
 class WindowStage(AggregatingStage):
-    """An aggregate of windows by the time of the stream task: of sessions, or of final results."""
+    """An aggregate of windows by the time of the stream task: of sessions, sliding windows, or final results."""
 
     has_one_node: ClassVar[bool] = True
     sorts_in_python = True
@@ -28,7 +33,8 @@ class WindowStage(AggregatingStage):
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
         """See :meth:`Stage.nodes_in`."""
         aggregates = subtopology.processors_with(Count, Aggregate)
-        return tuple(node for node in aggregates if has_sessions(node) or passes_final_results(node))
+        by_task = (has_sessions, has_sliding_windows, passes_final_results)
+        return tuple(node for node in aggregates if any(goes(node) for goes in by_task))
 
     @property
     def is_final(self) -> bool:
@@ -39,6 +45,11 @@ class WindowStage(AggregatingStage):
     def of_sessions(self) -> bool:
         """Whether its windows are sessions."""
         return all(map(has_sessions, self.nodes))
+
+    @property
+    def slides(self) -> bool:
+        """Whether the records decide where its windows begin."""
+        return all(map(has_sliding_windows, self.nodes))
 
     @property
     def restores_in_workers(self) -> bool:
@@ -60,20 +71,19 @@ class WindowStage(AggregatingStage):
     @property
     def judged_by_time(self) -> Mapping[str, str]:
         """See :attr:`Stage.judged_by_time`."""
-        decided = "which final results were passed" if self.is_final else "which sessions take further records"
+        kind = "sessions" if self.of_sessions else "sliding windows"
+        decided = "which final results were passed" if self.is_final else f"which {kind} take further records"
         return {node.name: decided for node in self.nodes}
 
     def depends_on_arrival(self, nodes: Collection[Node]) -> str:
         """See :meth:`Stage.depends_on_arrival`."""
         if len(self.subtopology.sources) == 1 or not any_of(self.nodes, nodes):
             return ""
-        windows = "the windows" if self.is_final else "sessions"
+        windows = "sessions" if self.of_sessions and not self.is_final else "the windows"
         return f"{windows} of several topics depend on when their records came"
 
     def _operation_of(self, node: Processor) -> str:
         operation = super()._operation_of(node)
-        return (
-            f"{operation.removeprefix('final')} of final results"
-            if passes_final_results(node)
-            else f"{operation} of sessions"
-        )
+        if passes_final_results(node):
+            return f"{operation.removeprefix('final')} of final results"
+        return f"{operation} of {'sessions' if has_sessions(node) else 'sliding windows'}"

@@ -1,8 +1,8 @@
 """Aggregates of windows by the time of the stream task: Spark's ``transformWithState``, with the task as one group.
 
-Sessions are aggregated so, and time windows of which only the final results are passed; and beside other state of a
-sub-topology every aggregate, where one without windows has one value of each key. What is too late, and which windows
-close, is told by the newest record of the stream task, which is one for all keys
+Sessions and sliding windows are aggregated so, and time windows of which only the final results are passed; and beside
+other state of a sub-topology every aggregate, where one without windows has one value of each key. What is too late,
+and which windows close, is told by the newest record of the stream task, which is one for all keys
 (``KStreamSessionWindowAggregate``, ``KStreamWindowAggregate``). So the group is the stream task, and not the key, as
 for the join of two streams. The state of a key is the list of its windows.
 
@@ -41,6 +41,7 @@ from pyspark.sql.types import (
 from streamplan.errors import Refused
 from streamplan.model.operations import Aggregate, Count, FinalAggregate, FinalCount, Reduce
 from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.aggregate import has_sliding_windows
 from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows, TimeWindows
 from streamplan.spark.planning.aggregation import (
     CLOSED_BY,
@@ -234,7 +235,7 @@ class _Parts:
             if function in _ORDERING and not isinstance(types[ordered], _ORDERED):
                 kind = "sessions" if isinstance(_windows(node), SessionWindows) else "final results"
                 if not isinstance(operation, FinalCount | FinalAggregate) and kind != "sessions":
-                    kind = "an aggregate beside other state"
+                    kind = "sliding windows" if has_sliding_windows(node) else "an aggregate beside other state"
                 told = f"{name}: {function}"
                 if isinstance(operation, Reduce):
                     told = f"reduce: {function.removeprefix('latest_')}"
