@@ -43,6 +43,8 @@ SERDE_CLASSES = (
     "Double",
     "UUID",
     "Bytes",
+    "TimeWindowed",
+    "SessionWindowed",
     "Avro",
     "JsonSchema",
     "Protobuf",

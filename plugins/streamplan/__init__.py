@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from streamplan.serdes.primitive import UUID, Bytes, Double, Integer, Long, String
     from streamplan.serdes.protobuf import Protobuf
     from streamplan.serdes.serde import Serde
+    from streamplan.serdes.windowed import SessionWindowed, TimeWindowed
 
 __version__ = "0.1.0"
 
@@ -83,10 +84,12 @@ __all__ = [
     "Protobuf",
     "Record",
     "Serde",
+    "SessionWindowed",
     "SessionWindows",
     "SlidingWindows",
     "String",
     "TestData",
+    "TimeWindowed",
     "TimeWindows",
     "Topology",
     "UntilWindowCloses",
@@ -127,10 +130,12 @@ _MODULES = {
     "Record": "streamplan.model.processor",
     "Protobuf": "streamplan.serdes.protobuf",
     "Serde": "streamplan.serdes.serde",
+    "SessionWindowed": "streamplan.serdes.windowed",
     "SessionWindows": "streamplan.model.windows",
     "SlidingWindows": "streamplan.model.windows",
     "String": "streamplan.serdes.primitive",
     "TestData": "streamplan.model.pipeline",
+    "TimeWindowed": "streamplan.serdes.windowed",
     "TimeWindows": "streamplan.model.windows",
     "Topology": "streamplan.model.topology",
     "UUID": "streamplan.serdes.primitive",

@@ -27,6 +27,8 @@ from streamplan.model.windows import (
     UntilWindowCloses,
 )
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import String
+from streamplan.serdes.windowed import TimeWindowed
 
 from tests.support.kafka_streams import STREAMS, collection
 from tests.support.library_processor import TaskProcessor, moment_of, processed
@@ -320,6 +322,11 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             key = "concat(record.key, '@', unix_millis(record.window.start), '-', unix_millis(record.window.end))"
             value = {"n": "count", "s": "record.key"} if word == "session_counts" else {"n": "n", "s": "s"}
             return stream.map(key, value)
+        case "by_window", [stream]:
+            key = "if(s is null, null, struct(s as key, unix_millis(record.window.start) as start))"
+            return stream.select_key(key, key_serde=TimeWindowed(String()))
+        case (("to_windowed" | "group_windowed") as word, [stream]):
+            return stream.to(step.topic) if word == "to_windowed" else stream.group_by_key(name=name)
         case "to_either", [stream]:
             return stream.to("if(n > 4, 'large', 'small')", topics=("large", "small"), name=name)
         case (("to" | "to_sessions"), [stream]):
@@ -775,6 +782,20 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
         case "to_sessions", [stream]:
             of_sessions = library.jvm.org.apache.kafka.streams.kstream.WindowedSerdes.SessionWindowedSerde(bytes_serde)
             return stream.to(step.topic, library.option("Produced", "with", of_sessions, bytes_serde))
+        case "by_window", [stream]:
+
+            def with_window(key: Any, value: Any) -> Any:
+                text = text_or_none((read(value) or {}).get("s"))
+                windowed = library.jvm.org.apache.kafka.streams.kstream.Windowed
+                return None if text is None else windowed(text, key.window())
+
+            return stream.selectKey(_function("KeyValueMapper", "apply", with_window))
+        case (("to_windowed" | "group_windowed") as word, [stream]):
+            windowed_serdes = library.jvm.org.apache.kafka.streams.kstream.WindowedSerdes
+            of_windows = windowed_serdes.TimeWindowedSerde(bytes_serde, 60_000)
+            if word == "to_windowed":
+                return stream.to(step.topic, library.option("Produced", "with", of_windows, bytes_serde))
+            return stream.groupByKey(library.option("Grouped", "with", name, of_windows, bytes_serde))
         case "to_either", [stream]:
             chosen = Callback(
                 f"{STREAMS}.processor.TopicNameExtractor",

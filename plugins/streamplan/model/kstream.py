@@ -107,6 +107,7 @@ from streamplan.serdes.record_classes import RecordClass
 from streamplan.serdes.schema_serde import SchemaSerde
 from streamplan.serdes.serde import Serde
 from streamplan.serdes.subscriptions import Responses
+from streamplan.serdes.windowed import Windowed
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -172,7 +173,13 @@ class Key:
             graph.fault(
                 f"{operation}: key_serde={serde.name}: {fault}", "For example Json('customer string, n bigint')"
             )
-        elif serde is not None and not isinstance(serde, Primitive | Json):
+        elif isinstance(serde, Windowed) and not isinstance(serde.key, Primitive):
+            hint = f"For example {serde.kind}(String())"
+            graph.fault(
+                f"{operation}: key_serde: the key of a window is {shown(serde.key)}, no text and no number", hint
+            )
+            serde = None
+        elif serde is not None and not isinstance(serde, Primitive | Json | Windowed):
             known = ", ".join(each.declaration for each in KEY_SERDES.values())
             hint = serde_meant(serde) if isinstance(serde, type) else f"One of {known}, Json('…')"
             if issubclass(serde if isinstance(serde, type) else type(serde), SchemaSerde):

@@ -28,6 +28,7 @@ from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, TimeWindows
+from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.subscriptions import Response
 from streamplan.spark.planning.aggregation import with_windows
 from streamplan.spark.planning.foreign_key_state import OTHER, THIS, ResponderState, SubscriberState
@@ -207,6 +208,8 @@ def raw_key(key: Any, suffix: bytes) -> bytes | None:
         return str(key.key).encode() + ms(key.end).to_bytes(8, "big") + ms(key.start).to_bytes(8, "big")
     if isinstance(key, WindowedKey):
         return str(key.key).encode() + ms(key.start).to_bytes(8, "big") + suffix
+    if isinstance(key, KeyFields):  # with a window
+        return str(key["key"]).encode() + key["start"].to_bytes(8, "big")
     return None if key is None else str(key).encode()
 
 
@@ -746,6 +749,15 @@ def across_the_changes_of_clocks(seed: int) -> list[Piped]:
     # midnight in Berlin before, between and behind
     times += [ms(datetime(2026, 10, 25, 22, 59, 59, tzinfo=UTC)), ms(datetime(2026, 10, 25, 23, tzinfo=UTC))]
     return [Piped("a", chosen.choice("kl"), b'{"n": %d, "s": "x"}' % n, at) for n, at in enumerate(sorted(times))]
+
+
+def test_a_key_with_a_window_of_its_own_has_the_bytes_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    """In a sink, in a repartition topic, and in a store."""
+    steps = program(
+        "stream a; group_by_key; windowed_by; aggregate; to_stream; by_window; to_windowed w; @5 group_windowed; "
+        "count; @7 greatest; to_stream; to_windowed best"
+    )
+    assert compare(spark, jvm, steps, random_records(1, steps, 8)) > 10
 
 
 DAYS = {
