@@ -48,7 +48,7 @@ CLASSES: tuple[type, ...] = (
 OF_TOPOLOGY = ("stream", "table", "global_table", "describe")
 """The operations of a topology. Its other methods are for the parts of Streamplan that run it."""
 
-REFUSED = {("KStream", "through"), ("KTable", "suppress")}
+REFUSED = {("KStream", "through")}
 """Words of the JVM library that are there to say what to write instead."""
 
 APPLICATION_ID = "my-app"
@@ -137,6 +137,7 @@ READ_ON: Mapping[str, tuple[str, str]] = {
     "aggregate CogroupedKStream": ("Several streams in one aggregate", "several-streams-in-one-aggregate"),
     "aggregate WindowedCogroupedKStream": ("Several streams in one aggregate", "several-streams-in-one-aggregate"),
     "emit_strategy": ("Final results", "final-results"),
+    "suppress": ("Final results", "final-results"),
     "process": ("Python classes with state", "python-classes-with-state"),
     "filter": ("Python functions", "python-functions"),
     "filter_not": ("Python functions", "python-functions"),

@@ -26,7 +26,15 @@ from website.docstrings import parse
 from website.operations import index_page, operations, page_of
 
 PIPELINE_CLASSES = ("Pipeline", "Limits", "TestData")
-WINDOW_CLASSES = ("TimeWindows", "SessionWindows", "JoinWindows", "OnWindowClose")
+WINDOW_CLASSES = (
+    "TimeWindows",
+    "CalendarWindows",
+    "SlidingWindows",
+    "SessionWindows",
+    "JoinWindows",
+    "OnWindowClose",
+    "UntilWindowCloses",
+)
 SERDE_CLASSES = (
     "Json",
     "String",
@@ -35,6 +43,8 @@ SERDE_CLASSES = (
     "Double",
     "UUID",
     "Bytes",
+    "TimeWindowed",
+    "SessionWindowed",
     "Avro",
     "JsonSchema",
     "Protobuf",

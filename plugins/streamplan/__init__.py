@@ -37,7 +37,15 @@ if TYPE_CHECKING:
         WindowStore,
     )
     from streamplan.model.topology import Topology
-    from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+    from streamplan.model.windows import (
+        CalendarWindows,
+        JoinWindows,
+        OnWindowClose,
+        SessionWindows,
+        SlidingWindows,
+        TimeWindows,
+        UntilWindowCloses,
+    )
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
     from streamplan.serdes.primitive import UUID, Bytes, Double, Integer, Long, String
     from streamplan.serdes.protobuf import Protobuf
     from streamplan.serdes.serde import Serde
+    from streamplan.serdes.windowed import SessionWindowed, TimeWindowed
 
 __version__ = "0.1.0"
 
@@ -55,6 +64,7 @@ __all__ = [
     "Avro",
     "BranchedKStream",
     "Bytes",
+    "CalendarWindows",
     "CogroupedKStream",
     "Double",
     "Expression",
@@ -78,11 +88,15 @@ __all__ = [
     "Record",
     "Serde",
     "SessionStore",
+    "SessionWindowed",
     "SessionWindows",
+    "SlidingWindows",
     "String",
     "TestData",
+    "TimeWindowed",
     "TimeWindows",
     "Topology",
+    "UntilWindowCloses",
     "WindowStore",
     "WindowedCogroupedKStream",
     "WindowedKStream",
@@ -95,6 +109,7 @@ _MODULES = {
     "Avro": "streamplan.serdes.avro",
     "BranchedKStream": "streamplan.model.kstream",
     "Bytes": "streamplan.serdes.primitive",
+    "CalendarWindows": "streamplan.model.windows",
     "CogroupedKStream": "streamplan.model.kstream",
     "Double": "streamplan.serdes.primitive",
     "Expression": "streamplan.model.expressions",
@@ -121,12 +136,16 @@ _MODULES = {
     "Record": "streamplan.model.processor",
     "Protobuf": "streamplan.serdes.protobuf",
     "Serde": "streamplan.serdes.serde",
+    "SessionWindowed": "streamplan.serdes.windowed",
     "SessionWindows": "streamplan.model.windows",
+    "SlidingWindows": "streamplan.model.windows",
     "String": "streamplan.serdes.primitive",
     "TestData": "streamplan.model.pipeline",
+    "TimeWindowed": "streamplan.serdes.windowed",
     "TimeWindows": "streamplan.model.windows",
     "Topology": "streamplan.model.topology",
     "UUID": "streamplan.serdes.primitive",
+    "UntilWindowCloses": "streamplan.model.windows",
     "WindowedCogroupedKStream": "streamplan.model.kstream",
     "WindowedKStream": "streamplan.model.kstream",
     "arrow_batch": "streamplan.model.functions",

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from streamplan.model.kstream import CogroupedKStream, GlobalKTable, KStream, KTable, WindowedCogroupedKStream
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows, UntilWindowCloses
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS, collection, strings
@@ -164,6 +164,8 @@ def ours(steps: Steps) -> Topology:
                 return on.windowed_by(SESSIONS if step.topic == "sessions" else WINDOWS)
             case "emit_strategy":
                 return on.emit_strategy(OnWindowClose())
+            case "suppress":
+                return on.suppress(UntilWindowCloses(), name=step.name)
             case "count":
                 return on.count(store=store, name=name)
             case "cogroup" if other is None:
@@ -306,6 +308,9 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return on.windowedBy(kstream.TimeWindows.ofSizeAndGrace(size, grace))
             case "emit_strategy":
                 return on.emitStrategy(kstream.EmitStrategy.onWindowClose())
+            case "suppress":
+                closed = kstream.Suppressed.untilWindowCloses(kstream.Suppressed.BufferConfig.unbounded())
+                return on.suppress(closed if step.name is None else closed.withName(step.name))
             case "count":
                 return on.count(*plain, *materialized)
             case "cogroup":
@@ -476,6 +481,11 @@ CASES = {
     "windows counted, final results": "stream orders; group_by; windowed_by; emit_strategy; count; to_stream; to out",
     "windows aggregated, final results, all named": "stream orders; group_by name=x; windowed_by; emit_strategy; "
     "aggregate name=folder store=totals; to_stream; filter; to out",
+    "windows counted, suppressed": "stream orders; group_by; windowed_by; count; suppress; to_stream; to out",
+    "windows aggregated, suppressed, all named": "stream orders; group_by name=x; windowed_by as=w; "
+    "aggregate name=folder store=totals; suppress name=closed; to_stream; filter; to out; w.count; suppress; to_stream",
+    "windows suppressed and joined": "table users; stream orders; group_by; windowed_by; count; suppress; to_stream; "
+    "select_key; join users; to out",
     "sessions counted, final results": "stream orders; group_by; windowed_by sessions; emit_strategy; count; to_stream",
     # repartition topics
     "repartitioned": "stream orders; repartition; group_by_key; count",

@@ -17,11 +17,22 @@ from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import (
+    CalendarWindows,
+    JoinWindows,
+    OnWindowClose,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UntilWindowCloses,
+)
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import String
+from streamplan.serdes.windowed import TimeWindowed
 
 from tests.support.kafka_streams import STREAMS, collection
 from tests.support.library_processor import TaskProcessor, moment_of, processed
+from tests.support.library_windows import own_windows
 from tests.support.streams_library import Callback, Library, raw
 
 VALUE = Json("n bigint, s string")
@@ -31,6 +42,10 @@ WINDOWS = {
     "hopping_windows": TimeWindows("2 minutes", grace="1 day", advance="1 minute"),
     "strict_windows": TimeWindows("1 minute", grace="0 seconds"),
     "short_hops": TimeWindows("1 minute", grace="10 seconds", advance="20 seconds"),
+    "later_windows": TimeWindows("1 minute", grace="10 seconds", offset="15 seconds"),
+    "berlin_days": CalendarWindows("1 day", time_zone="Europe/Berlin", grace="1 hour"),
+    "sliding_windows": SlidingWindows("60007 milliseconds", grace="10 seconds"),
+    "utc_weeks": CalendarWindows("1 week", time_zone="UTC", grace="1 hour", offset="6 hours"),
 }
 SESSIONS = {
     "sessions": SessionWindows("30 seconds", grace="1 day"),
@@ -268,6 +283,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return grouped.windowed_by((WINDOWS | SESSIONS)[word])
         case "on_close", [windowed]:
             return windowed.emit_strategy(OnWindowClose())
+        case "suppress", [table]:
+            return table.suppress(UntilWindowCloses())
         case "count", [grouped]:
             return grouped.count(store=name)
         case "cogroup", [grouped, other]:
@@ -334,6 +351,11 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             key = "concat(record.key, '@', unix_millis(record.window.start), '-', unix_millis(record.window.end))"
             value = {"n": "count", "s": "record.key"} if word == "session_counts" else {"n": "n", "s": "s"}
             return stream.map(key, value)
+        case "by_window", [stream]:
+            key = "if(s is null, null, struct(s as key, unix_millis(record.window.start) as start))"
+            return stream.select_key(key, key_serde=TimeWindowed(String()))
+        case (("to_windowed" | "group_windowed") as word, [stream]):
+            return stream.to(step.topic) if word == "to_windowed" else stream.group_by_key(name=name)
         case "to_either", [stream]:
             return stream.to("if(n > 4, 'large', 'small')", topics=("large", "small"), name=name)
         case (("to" | "to_sessions"), [stream]):
@@ -698,6 +720,11 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.groupByKey(library.option("Grouped", "with", name, bytes_serde, bytes_serde))
         case word, [grouped] if word in WINDOWS:
             millis, windows = library.jvm.java.time.Duration.ofMillis, WINDOWS[word]
+            if windows.slides:
+                sizes = millis(windows.size_ms), millis(windows.grace_ms)
+                return grouped.windowedBy(library.option("SlidingWindows", "ofTimeDifferenceAndGrace", *sizes))
+            if not windows.begin_at_multiples:
+                return grouped.windowedBy(own_windows(library.jvm, windows))
             sizes = millis(windows.size_ms), millis(windows.grace_ms)
             declared = library.option("TimeWindows", "ofSizeAndGrace", *sizes)
             return grouped.windowedBy(declared.advanceBy(millis(windows.advance_ms)))
@@ -707,6 +734,11 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return grouped.windowedBy(library.option("SessionWindows", "ofInactivityGapAndGrace", *durations))
         case "on_close", [windowed]:
             return windowed.emitStrategy(library.option("EmitStrategy", "onWindowClose"))
+        case "suppress", [table]:
+            suppressed = library.jvm.org.apache.kafka.streams.kstream.Suppressed
+            return table.suppress(
+                suppressed.untilWindowCloses(suppressed.BufferConfig.unbounded().withLoggingDisabled())
+            )
         case "cogroup", [grouped, other]:
             first, second = (_function("Aggregator", "apply", added) for added in (_added_of_first, _added_of_second))
             return grouped.cogroup(first).cogroup(other, second)
@@ -726,9 +758,10 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
                 return grouped.aggregate(nothing, merger, library.stored(name).withCachingDisabled())
             return grouped.aggregate(nothing, library.stored(name))
         case ("count" | "aggregate") as word, [grouped]:
-            of_sessions = "Session" in grouped.getClass().getSimpleName()
+            kind = grouped.getClass().getSimpleName()
+            of_sessions = "Session" in kind
             stored = library.stored(name)
-            if of_sessions:  # in its cache the library still finds sessions that its store has forgotten
+            if of_sessions or "Sliding" in kind:  # in its cache the library still finds what its store has forgotten
                 stored = stored.withCachingDisabled()
             if word == "count":
                 return grouped.count(stored)
@@ -818,6 +851,20 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
         case "to_sessions", [stream]:
             of_sessions = library.jvm.org.apache.kafka.streams.kstream.WindowedSerdes.SessionWindowedSerde(bytes_serde)
             return stream.to(step.topic, library.option("Produced", "with", of_sessions, bytes_serde))
+        case "by_window", [stream]:
+
+            def with_window(key: Any, value: Any) -> Any:
+                text = text_or_none((read(value) or {}).get("s"))
+                windowed = library.jvm.org.apache.kafka.streams.kstream.Windowed
+                return None if text is None else windowed(text, key.window())
+
+            return stream.selectKey(_function("KeyValueMapper", "apply", with_window))
+        case (("to_windowed" | "group_windowed") as word, [stream]):
+            windowed_serdes = library.jvm.org.apache.kafka.streams.kstream.WindowedSerdes
+            of_windows = windowed_serdes.TimeWindowedSerde(bytes_serde, 60_000)
+            if word == "to_windowed":
+                return stream.to(step.topic, library.option("Produced", "with", of_windows, bytes_serde))
+            return stream.groupByKey(library.option("Grouped", "with", name, of_windows, bytes_serde))
         case "to_either", [stream]:
             chosen = Callback(
                 f"{STREAMS}.processor.TopicNameExtractor",

@@ -80,6 +80,7 @@ def declare(operations: Iterable[Operation], facts: Facts) -> Declaration:
     stores = Counter(store for operation in operations for store in operation.node.stores)
     writer = _Writer(facts, {number_of(store): store for store in stores})
     writer.shared = {store for store, processors in stores.items() if processors > 1}
+    writer.suppressed = {operation.on[0] for operation in operations if operation.word == "suppress"}
     for operation in operations:
         writer.add(operation)
     return Declaration(writer.calls, writer.ask.missing)
@@ -101,6 +102,7 @@ class _Writer:
         cogrouped: By groupings that are folded into one store, and their topics, the result of ``cogroup``.
         branches: By split the number of its branches so far.
         shared: The stores that several processors have.
+        suppressed: The aggregates whose results are passed when their windows close.
     """
 
     def __init__(self, facts: Facts, stores: Mapping[int | None, str]) -> None:
@@ -116,6 +118,7 @@ class _Writer:
         self.cogrouped: dict[tuple[str | None, ...], str] = {}
         self.branches: dict[str, int] = {}
         self.shared: set[str] = set()
+        self.suppressed: set[str] = set()
 
     def add(self, operation: Operation) -> None:
         """Add the calls of one operation."""
@@ -160,6 +163,8 @@ class _Writer:
                 self._foreign_key_join(operation)
             case "table_filter" | "table_map_values" | "to_table":
                 self._of_table(operation)
+            case "suppress" if operation.on[0] in self.suppressed:
+                self._suppress(operation)
             case "split":
                 self._split(operation)
             case "branch":
@@ -283,7 +288,7 @@ class _Writer:
                 return all(are_tables)
             case "join" | "left_join":
                 return are_tables == [False, True]
-            case "to_stream" | "table_filter" | "table_map_values":
+            case "to_stream" | "table_filter" | "table_map_values" | "suppress":
                 return are_tables == [True]
             case "stream" | "table" | "global_table" | "stand_in":
                 return True
@@ -310,6 +315,19 @@ class _Writer:
         self.number += method == "to_table"  # the number of its store, which is not shown
         self.tables.add(node.name)
         self._call(Call(node.name, operation.on[0], method, arguments, options, _variable(node.name, method)))
+
+    def _suppress(self, operation: Operation) -> None:
+        node = operation.node
+        self.ask.note(node.name, "whether it is untilWindowCloses(): with untilTimeLimit() leave it out")
+        options: Options = {}
+        if number_of(node.name) is None:
+            options["name"] = literal(node.name)
+        else:
+            self.number += 2
+        self.tables.add(node.name)
+        variable = _variable(node.name, "suppress")
+        waits = Code("UntilWindowCloses()", "UntilWindowCloses()")
+        self._call(Call(node.name, operation.on[0], "suppress", (waits,), options, variable))
 
     def _split(self, operation: Operation) -> None:
         node = operation.node
@@ -394,14 +412,17 @@ class _Writer:
         if operation.others:
             self.ask.note(node.name, f"whether it fills the store {store}, or {' or '.join(operation.others)} does")
         grouping, comment = self._grouping(operation.on[0], operation.grouping), ""
-        if told and not told.isdisjoint((WINDOWS, SESSIONS)):
-            grouping = self._windows(node, grouping, are_sessions=SESSIONS in told)
+        if told is not None and WINDOWS not in told:
+            self.suppressed.discard(node.name)
+        if (told and not told.isdisjoint((WINDOWS, SESSIONS))) or node.name in self.suppressed:
+            grouping = self._windows(node, grouping, are_sessions=told is not None and SESSIONS in told)
             method = "aggregate"  # reduce() of windows takes a function, which no description shows
         if told and COUNT in told and method == "aggregate":
             method, comment = "count", "It looks like a count: the values of its changelog have 8 bytes."
         arguments: tuple[Argument, ...] = ()
         options: Options = {}
-        windows = "" if told is not None else ", and whether it has windows"
+        is_told = told is not None or node.name in self.suppressed
+        windows = "" if is_told else ", and whether it has windows"
         if method == "aggregate":
             advice = f": count() or aggregate(){windows}"
             arguments = (self.ask.fields(node.name, "what {} computes", "sum(count)", advice),)

@@ -102,6 +102,9 @@ class _Operations:
                 yield self._cogroup(node)
             elif word == "branch":
                 yield self._branch(node)
+            elif word == "suppress":
+                numbers = () if number is None else (number, number_of(node.stores[0]))
+                yield Operation(word, node, node.before, numbers)
             elif word == "to_table":
                 yield Operation(word, node, node.before, (number, None))
             elif word in ("in_stream_join", "in_table_join", "in_foreign_key_join", "in_cogroup"):

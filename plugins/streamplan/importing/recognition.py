@@ -41,7 +41,10 @@ AGGREGATES = ("aggregate", "reduce")
 JOINS = ("join", "left_join")
 _BY_KEY = (*AGGREGATES, "in_cogroup")
 _OF_TABLES = ("table_filter", "table_map_values")
-_TABLES = ("table", "table_join", "foreign_key_join", "cogroup", "to_table", *_OF_TABLES, *AGGREGATES)
+_TABLES = (
+    *("table", "table_join", "foreign_key_join", "cogroup", "to_table", "suppress"),
+    *(*_OF_TABLES, *AGGREGATES),
+)
 _NUMBERED = re.compile(r"-\d+$")
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = (
@@ -172,6 +175,8 @@ class Recognition:
             return "in_cogroup"
         if self._is_process(node):
             return "process"
+        if self._is_suppress(node):
+            return "suppress"
         word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
         if self._is_table(node):
             return "table"
@@ -217,6 +222,14 @@ class Recognition:
         if prefix := prefix_of(node.name):
             return prefix == "KSTREAM-BRANCH-"
         return len(node.after) > 1 and all(name.startswith(node.name) for name in node.after)
+
+    def _is_suppress(self, node: Node) -> bool:
+        """Whether it takes all updates of an aggregate, and has a buffer of its own."""
+        if len(node.before) != 1 or len(node.stores) != 1:
+            return False
+        before = self.nodes[node.before[0]]
+        has_buffer = prefix_of(node.name) == "KTABLE-SUPPRESS-" or node.stores == (f"{node.name}-store",)
+        return has_buffer and self.words[before.name] == "aggregate" and len(before.after) == 1
 
     def _is_process(self, node: Node) -> bool:
         """Whether it is a processor of the Processor API with stores of its own, or that other such processors have.

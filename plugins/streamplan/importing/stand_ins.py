@@ -30,7 +30,10 @@ _OPERATIONS = {
     "KTABLE-MAPVALUES-": ("mapValues() of a table in this form", _STORED),
     "KTABLE-TRANSFORMVALUES-": ("transformValues() of a table", _WITHOUT_STATE),
     "KTABLE-TOSTREAM-": ("the operations of the table before it", ""),
-    "KTABLE-SUPPRESS-": ("suppress()", "For windows, emit_strategy(OnWindowClose()) passes the final results."),
+    "KTABLE-SUPPRESS-": (
+        "suppress() in this form",
+        "For windows and sessions, emit_strategy(OnWindowClose()) passes the final results.",
+    ),
     "KTABLE-SELECT-": ("groupBy() of a table", "Behind to_stream() each update of a row is a record of its own."),
     "KTABLE-AGGREGATE-": ("the aggregate of a table", ""),
     "KTABLE-REDUCE-": ("the aggregate of a table", ""),

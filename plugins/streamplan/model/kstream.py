@@ -14,6 +14,7 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, overload
 
 from streamplan.errors import did_you_mean
@@ -80,22 +81,27 @@ from streamplan.model.operations import (
     Split,
     StateStore,
     StreamJoin,
+    Suppress,
     TableFilter,
     TableJoin,
     TableMapValues,
     ToStream,
     ToTable,
+    final,
 )
 from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
 from streamplan.model.processor_stores import AnyStore, Refusal, declared_store, schedules_of
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
 from streamplan.model.windows import (
     MOST_WINDOWS_OF_RECORD,
+    CalendarWindows,
     Duration,
     JoinWindows,
     OnWindowClose,
     SessionWindows,
+    SlidingWindows,
     TimeWindows,
+    UntilWindowCloses,
     duration_ms,
     duration_text,
 )
@@ -106,6 +112,7 @@ from streamplan.serdes.record_classes import RecordClass
 from streamplan.serdes.schema_serde import SchemaSerde
 from streamplan.serdes.serde import Serde
 from streamplan.serdes.subscriptions import Responses
+from streamplan.serdes.windowed import Windowed
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -171,7 +178,13 @@ class Key:
             graph.fault(
                 f"{operation}: key_serde={serde.name}: {fault}", "For example Json('customer string, n bigint')"
             )
-        elif serde is not None and not isinstance(serde, Primitive | Json):
+        elif isinstance(serde, Windowed) and not isinstance(serde.key, Primitive):
+            hint = f"For example {serde.kind}(String())"
+            graph.fault(
+                f"{operation}: key_serde: the key of a window is {shown(serde.key)}, no text and no number", hint
+            )
+            serde = None
+        elif serde is not None and not isinstance(serde, Primitive | Json | Windowed):
             known = ", ".join(each.declaration for each in KEY_SERDES.values())
             hint = serde_meant(serde) if isinstance(serde, type) else f"One of {known}, Json('…')"
             if issubclass(serde if isinstance(serde, type) else type(serde), SchemaSerde):
@@ -1712,10 +1725,17 @@ class _Grouped(_Declared[K, V]):
                 self._repartition[:] = [repartition]
             self._graph.add_repartition(self._repartition[0], self._node)
             parent, sources = self._repartition[0].node, frozenset({self._repartition[0].source})
-        node = self._graph.processor(processor_name, operation, parent)
+        suppressed: list[bool] = []
+        suppress: Callable[[], None] | None = None
+        taken: Operation | Callable[[], Operation] = operation
+        is_aligned = isinstance(self._window, TimeWindows) and not self._window.slides
+        if isinstance(operation, Count | Aggregate) and is_aligned and not self._final:
+            suppress = partial(suppressed.append, True)
+            taken = partial(_passed, operation, suppressed)
+        node = self._graph.processor(processor_name, taken, parent)
         return KTable(
             self._graph, node, fields, self._key, sources, self._window, store,
-            _final=self._final, _record_class=record_class,
+            _final=self._final, _record_class=record_class, _suppress=suppress,
         )  # fmt: skip
 
     def _count(self, store: str | None, name: str | None) -> KTable[K, Any]:
@@ -1897,7 +1917,8 @@ class KGroupedStream(_Grouped[K, V]):
         Example: ``grouped.windowed_by(TimeWindows("1 minute")).count(store="per-minute")``
 
         Args:
-            windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``, or
+            windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``,
+                ``CalendarWindows("1 day", time_zone="Europe/Berlin")``, ``SlidingWindows("5 minutes")``, or
                 ``SessionWindows("5 minutes")``.
         """
         return WindowedKStream(
@@ -2367,8 +2388,12 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
 
         Args:
-            windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``.
+            windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``. Sliding windows are refused.
         """
+        if isinstance(windows, SlidingWindows):
+            self._graph.fault(
+                "windowed_by: several streams in sliding windows", "Merge the streams before, or take other windows"
+            )
         return WindowedCogroupedKStream(replace(self, _window=_judged_windows(self._graph, windows)))
 
     def aggregate(
@@ -2575,6 +2600,8 @@ class KTable(_Declared[K, V]):
     """The operation without a look-up that gives its values: nothing is joined with its result. Empty elsewhere."""
     _sends_old_values: Callable[[], bool] = lambda: True
     """Whether the library knows the value before an update (``KTableImpl.enableSendingOldValues``)."""
+    _suppress: Callable[[], None] | None = None
+    """Lets the aggregate pass the final results alone. None for a table that is no aggregate of time windows."""
 
     def filter(self, condition: Text, *, store: str | None = None, name: str | None = None) -> KTable[K, V]:
         """Keep the values for which a condition is true. The keys of the others are deleted, with a null value.
@@ -2888,25 +2915,52 @@ class KTable(_Declared[K, V]):
             self._graph, node, self._fields, self._key, self._sources, self._window, _record_class=self._record_class
         )
 
-    def suppress(self, suppressed: object = None, *, name: str | None = None) -> KTable[K, V]:
-        """Refused: the library's keeps a buffer with a changelog of its own behind the aggregate.
+    def suppress(self, suppressed: UntilWindowCloses, *, name: str | None = None) -> KTable[K, V]:
+        """Pass the result of each window once, when the window closes.
 
-        The emit strategy of a windowed aggregate gives what ``suppress(untilWindowCloses(…))`` gives.
+        Example: ``windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")``
+
+        The windows close as with ``emit_strategy(OnWindowClose())``, and the results are the same. The nodes are those
+        of the library's ``suppress``.
 
         Args:
-            suppressed: What the library's ``suppress`` takes.
-            name: The name of the processor (``Suppressed.withName``).
+            suppressed: ``UntilWindowCloses()``. The table is an aggregate of time windows, and nothing else takes its
+                updates.
+            name: The name of the processor (``Suppressed.withName``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with the same fields.
         """
-        hint = "Every update of a table is passed. Final results exist of windows: windowed_by(…)"
+        graph = self._graph
+        if self._suppress is None:
+            graph.fault(f"suppress: {self._unlike_suppressed()}", self._instead_of_suppress())
+            return self
+        if name is None:
+            name = graph.generate_name("KTABLE-SUPPRESS-")
+            store = graph.store_name(None, "KTABLE-SUPPRESS-")
+        else:
+            if fault := name_fault(f"{name}-store"):
+                graph.fault(fault, legal_name(name))
+            store = graph.store_name(f"{name}-store", "")
+        self._suppress()
+        node = graph.processor(name, Suppress(store), self._node)
+        return replace(self, _node=node, _store="", _final=True, _suppress=None)
+
+    def _unlike_suppressed(self) -> str:
+        if self._window is None:
+            return "the table has no windows"
         if self._final:
-            hint = "Leave it out: emit_strategy(OnWindowClose()) passes the result of each window once"
-        elif self._window is not None:
-            hint = (
-                "The emit strategy passes the result of each window once, when it closes. Write it before the "
-                f"aggregate: .windowed_by({self._window!r}).emit_strategy(OnWindowClose())"
-            )
-        self._graph.fault("suppress: it would be a second operation with state in one sub-topology", hint)
-        return self
+            return "the table has the final results already"
+        if isinstance(self._window, SessionWindows):
+            return "of sessions"
+        return f"of {'sliding windows' if self._window.slides else 'another table than an aggregate of windows'}"
+
+    def _instead_of_suppress(self) -> str:
+        if self._window is None:
+            return "Leave it out. A micro-batch passes the last update of each key without it"
+        if self._final:
+            return "Leave it out"
+        return "Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate"
 
 
 @answers_words
@@ -3029,6 +3083,11 @@ def _word(expression: Text) -> str | None:
     return text if text.isidentifier() else None
 
 
+def _passed(operation: Count | Aggregate, suppressed: list[bool]) -> Operation:
+    """An aggregate of windows, which passes the final results alone where its table is suppressed."""
+    return final(operation) if suppressed else operation
+
+
 def _column_names(columns: Columns) -> tuple[str, ...]:
     return tuple(name for name, _ in columns)
 
@@ -3046,12 +3105,20 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
         )
         windows = TimeWindows("1 minute")
     durations: dict[str, int] = {}
-    for parameter in ("size", "grace", "advance"):
+    example = "For example TimeWindows('1 minute')"
+    if isinstance(windows, SlidingWindows):
+        example = "For example SlidingWindows('5 minutes', grace='1 minute')"
+    if isinstance(windows, CalendarWindows):
+        example = "For example CalendarWindows('1 day', time_zone='Europe/Berlin')"
+        if fault := windows.zone_fault():
+            graph.fault(f"windowed_by: time_zone: {fault[0]}", fault[1])
+    for parameter in ("size", "grace", "advance", "offset"):
         try:
             durations[parameter] = getattr(windows, f"{parameter}_ms")
         except ValueError as error:
             if parameter != "advance" or windows.advance is not None:
-                graph.fault(f"windowed_by: {parameter}: {error}", "For example TimeWindows('1 minute')")
+                named = "time_difference" if windows.slides and parameter == "size" else parameter
+                graph.fault(f"windowed_by: {named}: {error}", example)
     size, advance = durations.get("size"), durations.get("advance")
     if size == 0:
         graph.fault("windowed_by: the size is 0", "Write one as in '1 minute'")
@@ -3065,6 +3132,13 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
             f"windowed_by: advance: a record would be in {windows.overlap:,} windows; at most"
             f" {MOST_WINDOWS_OF_RECORD:,} are possible",
             f"Write an advance of {-(-size // MOST_WINDOWS_OF_RECORD):,} milliseconds or more",
+        )
+    if windows.offset is not None and windows.advance is not None:
+        graph.fault("windowed_by: windows with an advance have an offset", "Leave one of them out")
+    elif size and windows.offset is not None and not 0 < durations.get("offset", 1) < size:
+        graph.fault(
+            f"windowed_by: offset: {windows.offset!r} is not above 0 and below the size, {windows.size!r}",
+            "For example TimeWindows('1 hour', offset='15 minutes')",
         )
     return windows
 

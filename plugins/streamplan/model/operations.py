@@ -771,6 +771,20 @@ class ToStream:
     """The updates of a table, or of an aggregate, as a stream."""
 
 
+@dataclass(frozen=True)
+class Suppress:
+    """Passes the result of each window once, when the window closes (``KTable.suppress``).
+
+    The aggregate before it passes nothing else (:class:`FinalCount`, :class:`FinalAggregate`), and knows the windows
+    that are open. So the buffer holds nothing that the store of the aggregate does not have, and has no changelog.
+
+    Attributes:
+        store: The name that the library gives to the buffer.
+    """
+
+    store: str
+
+
 Operation: TypeAlias = (
     KeySelect
     | Filter
@@ -819,6 +833,7 @@ Operation: TypeAlias = (
     | TableMapValues
     | ToTable
     | ToStream
+    | Suppress
 )
 
 
@@ -836,6 +851,13 @@ ACTS = (ForEach, PeekFunction)
 
 LEAVES_OUT = (*MAKES_SEVERAL, Filter, FilterFunction, FilterNot, FilterNotFunction, Branch, Process, ProcessWithStores)
 """The operations that may give no record for a record."""
+
+
+def final(operation: Count | Aggregate) -> FinalCount | FinalAggregate:
+    """Return the same aggregate of windows, which passes the final results alone."""
+    if isinstance(operation, Count):
+        return FinalCount(operation.store, operation.window)
+    return FinalAggregate(operation.store, operation.columns, operation.window)
 
 
 def stored_by(operation: Operation) -> Operation:

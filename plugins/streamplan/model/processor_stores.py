@@ -22,6 +22,7 @@ from streamplan.model.processor import (
 from streamplan.model.windows import Duration, duration_ms, duration_text
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, Primitive
+from streamplan.serdes.windowed import Windowed
 
 AnyStore: TypeAlias = KeyValueStore | WindowStore | SessionStore
 """A store as a declaration has it."""
@@ -47,7 +48,7 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
         return Refusal(f"process: the store {name!r} is {shown(store)}", _EXAMPLE)
     if (wrong := name_fault(name)) is not None:
         return Refusal(wrong, legal_name(name))
-    if not isinstance(store.key_serde, Primitive | Json):
+    if not isinstance(store.key_serde, Primitive | Json | Windowed):
         listed = ", ".join(each.declaration for each in KEY_SERDES.values())
         return Refusal(
             f"process: the keys of {name!r} are {shown(store.key_serde)}", f"A serde of keys: {listed} or Json('…')"

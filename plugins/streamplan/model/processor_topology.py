@@ -36,6 +36,7 @@ from streamplan.model.operations import (
     StoreForJoin,
     SubscriptionJoin,
     SubscriptionReceive,
+    Suppress,
     TableFilter,
     TableJoin,
     TableJoinSide,
@@ -95,6 +96,8 @@ class Processor:
                 return store
             case GlobalTableSource(store=store):
                 return store
+            case Suppress(store=store):
+                return store
         return None
 
     @property
@@ -114,14 +117,14 @@ class Processor:
 
     @property
     def writes_store(self) -> bool:
-        """Whether it writes a state store, and so a changelog. A join only reads one.
+        """Whether it writes a state store, and so a changelog. A join only reads one, and ``suppress`` needs none.
 
         The store of a global table has no changelog.
         """
         if isinstance(self.operation, OuterJoinSide):
             return self.operation.writes
-        others = Join | JoinSide | CogroupSide | SubscriptionJoin | ForeignTableJoin | ResponseJoin | GlobalTableSource
-        return self.store is not None and not isinstance(self.operation, others)
+        looks_up = Join | JoinSide | CogroupSide | SubscriptionJoin | ForeignTableJoin | ResponseJoin | Suppress
+        return self.store is not None and not isinstance(self.operation, looks_up | GlobalTableSource)
 
 
 @dataclass(frozen=True)

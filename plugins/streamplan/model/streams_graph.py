@@ -40,6 +40,7 @@ from streamplan.model.operations import (
     SubscriptionJoin,
     SubscriptionReceive,
     SubscriptionSend,
+    Suppress,
     TableJoin,
     TableJoinSide,
 )
@@ -601,7 +602,19 @@ class StreamsGraph:
         built = self.build()
         internal = {topic.name: topic.location for topic in built.repartition_topics}
         stores: set[str | None] = set()
+        suppressed = {
+            built.predecessors[node.name][0]: node
+            for node in built.nodes
+            if isinstance(node, Processor) and isinstance(node.operation, Suppress)
+        }
         for node in built.nodes:
+            for before in built.predecessors[node.name]:
+                if before in suppressed and node is not suppressed[before]:
+                    yield Diagnostic(
+                        node.location,
+                        f"takes the updates of a table that is suppressed at {suppressed[before].location}",
+                        "Take the result of suppress, or aggregate a second time for the updates",
+                    )
             match node:
                 case Processor(operation=Join(store=store)) if store not in stores:
                     # The library: "StateStore … is not added yet".

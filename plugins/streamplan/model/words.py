@@ -36,10 +36,9 @@ OTHER_WORDS: Mapping[str, str] = {
     "sink": "to('topic')",
     "tumblingWindow": "group_by('key').windowed_by(TimeWindows('1 minute'))",
     "hoppingWindow": "group_by('key').windowed_by(TimeWindows('5 minutes', advance='1 minute'))",
-    "slidingWindow": "group_by('key').windowed_by(TimeWindows('5 minutes', advance='1 second'))",
+    "slidingWindow": "group_by('key').windowed_by(SlidingWindows('5 minutes'))",
     "sessionWindow": "group_by('key').windowed_by(SessionWindows('5 minutes'))",
     "final": _FINAL,
-    "suppress": _FINAL,
     "current": "nothing: without emit_strategy every update is passed",
     "concat": "merge(other)",
     "joinAsof": "join(table) with a table from topology.table('topic', value=…)",
@@ -115,9 +114,8 @@ OTHER_CLASSES: Mapping[str, str] = {
     "Printed": "the arguments label= and name= of print",
     "TimestampExtractor": "the argument timestamp= of topology.stream",
     "TopicNameExtractor": "an expression, and the argument topics= of to",
-    "Suppressed": "emit_strategy(OnWindowClose())",
+    "Suppressed": "UntilWindowCloses(), for suppress",
     "EmitStrategy": "OnWindowClose()",
-    "SlidingWindows": "TimeWindows('5 minutes', advance='1 second')",
     "KeyValue": "map('key', {'field': 'expression'})",
     "StreamingDataFrame": "KStream, which topology.stream returns",
     "State": "KeyValueStore",
@@ -128,7 +126,9 @@ OTHER_CLASSES: Mapping[str, str] = {
 
 WINDOWS: Mapping[str, str] = {
     "TimeWindows": "TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')",
+    "CalendarWindows": "CalendarWindows('1 day', time_zone='Europe/Berlin', grace='1 hour')",
     "SessionWindows": "SessionWindows('5 minutes', grace='10 seconds')",
+    "SlidingWindows": "SlidingWindows('5 minutes', grace='1 minute')",
     "JoinWindows": "JoinWindows('5 minutes', before='1 minute', after='5 minutes', grace='10 seconds')",
     "OnWindowClose": "OnWindowClose()",
 }

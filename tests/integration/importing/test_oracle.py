@@ -223,6 +223,13 @@ def suppressed(jvm: Any, builder: Any) -> None:
     builder.stream("orders").groupByKey().windowedBy(windows).count().suppress(closed).toStream().to("counts")
 
 
+def suppressed_by_name(jvm: Any, builder: Any) -> None:
+    kstream = jvm.org.apache.kafka.streams.kstream
+    windows = kstream.TimeWindows.ofSizeWithNoGrace(jvm.java.time.Duration.ofMinutes(1))
+    closed = kstream.Suppressed.untilWindowCloses(kstream.Suppressed.BufferConfig.unbounded()).withName("closed")
+    builder.stream("orders").groupByKey().windowedBy(windows).count().suppress(closed).toStream().to("counts")
+
+
 def table_grouped(jvm: Any, builder: Any) -> None:
     builder.table("users").groupBy(key_mapper()).count().toStream().to("counts")
 
@@ -243,6 +250,8 @@ DECLARED = {
     table_of_stream: "KTABLE-FILTER-0000000003: which values it keeps",
     global_table: "KSTREAM-LEFTJOIN-0000000004: the key that it looks up in the global table",
     two_global_tables: "KSTREAM-LEFTJOIN-0000000007: which global table it joins",
+    suppressed: "KTABLE-SUPPRESS-0000000003: whether it is untilWindowCloses()",
+    suppressed_by_name: "closed: whether it is untilWindowCloses()",
 }
 """The file has the operation. A person writes what it does."""
 
@@ -254,7 +263,6 @@ SAME = {
 OTHER = {
     aggregate_filtered: "KTABLE-FILTER-0000000004: which values it keeps",
     stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",
-    suppressed: "KTABLE-SUPPRESS-0000000003: The language does not have suppress()",
     table_grouped: "KTABLE-SELECT-0000000003: The language does not have groupBy() of a table",
     pattern: "KSTREAM-SOURCE-0000000000: one topic of those that match orders-.{2}",
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +19,14 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.operations import StreamJoin
 from streamplan.model.partitioner import partition_for_key
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import (
+    CalendarWindows,
+    JoinWindows,
+    OnWindowClose,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+)
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
 from streamplan.serdes.subscriptions import parse_combined_key
@@ -409,6 +417,72 @@ def test_windows_that_hop(tried: Tried) -> None:
     }
     written = {m.key(): json.loads(m.value()) for m in tried.read(tried.named("windowed"))}
     assert {key: (value["total"], value["best"]) for key, value in written.items()} == expected
+
+
+@restored
+def test_days_of_a_time_zone_and_windows_with_an_offset(tried: Tried) -> None:
+    zone, sales = ZoneInfo("Asia/Kolkata"), tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    days = sales.windowed_by(CalendarWindows("1 day", time_zone="Asia/Kolkata", grace="2 days"))
+    days.aggregate({"total": "sum(amount)", "best": "max_by(shop, amount)"}, store="days")
+    hours = sales.windowed_by(TimeWindows("1 hour", grace="2 days", offset="15 minutes"))
+    hours.count(store="hours")
+    tried.create_topics()
+    sold = [("k", sale(f"s{n}", n), second) for n, second in enumerate((-86_400, -43_200, 0, -3600, 3600, -50_000))]
+    for begin in (0, 4):
+        tried.produce("sales", sold[begin : begin + 4])
+        tried.drain()
+    totals: dict[bytes, tuple[int, str]] = {}
+    counts: dict[bytes, int] = {}
+    for key, value, second in sold:
+        at = EPOCH + 1000 * second
+        date = datetime.fromtimestamp(at / 1000, zone).date()
+        midnight = round(datetime.combine(date, time(), zone).timestamp()) * 1000
+        day = key.encode() + midnight.to_bytes(8, "big") + bytes(4)
+        totals[day] = totals.get(day, (0, ""))[0] + value["amount"], value["shop"]  # the amounts grow
+        hour = key.encode() + ((at - 900_000) // 3_600_000 * 3_600_000 + 900_000).to_bytes(8, "big") + bytes(4)
+        counts[hour] = counts.get(hour, 0) + 1
+    changelog = {m.key(): json.loads(m.value()) for m in tried.read(tried.topology.changelog_topic("days"))}
+    assert {key: (value["total"], value["best"]["value"]) for key, value in changelog.items()} == totals
+    changelog = {m.key(): m.value() for m in tried.read(tried.topology.changelog_topic("hours"))}
+    assert changelog == {key: big_endian(count) for key, count in counts.items()}
+    assert_recounted(tried)
+
+
+@restored
+def test_sliding_windows(tried: Tried) -> None:
+    """One ends at each record, and one begins behind each record that another one follows. Both ends belong to it."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    sliding = sales.windowed_by(SlidingWindows("1 minute", grace="1 hour"))
+    sliding.aggregate({"total": "sum(amount)", "best": "max_by(shop, amount)"}, store="sliding")
+    final = sales.windowed_by(SlidingWindows("1 minute", grace="1 minute")).emit_strategy(OnWindowClose())
+    final.count(store="final").to_stream().to(tried.named("out"))
+    tried.create_topics()
+    sold = [("k", sale(f"s{n}", n), second) for n, second in enumerate((0, 30, 60, 20, 61, 121, 300))]
+    for begin, end in ((0, 3), (3, 5), (5, 7)):
+        tried.produce("sales", sold[begin:end])
+        tried.drain()
+    windows = {}
+    for at in (1000 * second for *_, second in sold):
+        for start in (at - MINUTE, at + 1):
+            if within := [value for _, value, second in sold if start <= 1000 * second <= start + MINUTE]:
+                windows[start] = within
+    keys = {start: b"k" + (EPOCH + start).to_bytes(8, "big") for start in windows}
+    changelog = {m.key(): json.loads(m.value()) for m in tried.read(tried.topology.changelog_topic("sliding"))}
+    assert {key: (value["total"], value["best"]["value"]) for key, value in changelog.items()} == {
+        keys[start] + bytes(4): (sum(value["amount"] for value in within), within[-1]["shop"])  # the amounts grow
+        for start, within in windows.items()
+    }
+    closed = [start for start in sorted(windows) if start + MINUTE < 240_000]
+    written = [(m.key(), m.value()) for m in tried.read(tried.named("out"))]
+    assert written == [(keys[start], big_endian(len(windows[start]))) for start in closed]
+    assert_recounted(tried)
+
+
+def assert_recounted(tried: Tried) -> None:
+    brokers = Brokers(tried.bootstrap_servers)
+    rows = recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
+    assert rows
+    assert [row for row in rows if not row.agrees] == []
 
 
 @pytest.mark.soak

@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from operator import attrgetter
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -25,19 +27,22 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, TimeWindows
+from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.subscriptions import Response
 from streamplan.spark.planning.aggregation import with_windows
 from streamplan.spark.planning.foreign_key_state import OTHER, THIS, ResponderState, SubscriberState
 from streamplan.spark.planning.outer_join_state import OuterJoinState, parse_stored_list
 from streamplan.spark.planning.table_join_state import TableJoinState
 from streamplan.spark.planning.table_table_join import joins_of
+from streamplan.spark.planning.window_bounds import window_bounds, window_end
 from streamplan.spark.session import generate_code
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey, memory_query
 
 from tests.support.join_task import FIELDS, Task, Variable, Variables
 from tests.support.join_task import Arrived as ArrivedForJoin
 from tests.support.kafka_streams import properties
+from tests.support.library_windows import own_windows
 from tests.support.process_task import Arrived, ProcessTask
 from tests.support.soak import seeds, soak
 from tests.support.streams_library import Library, java_with_callbacks, raw
@@ -204,6 +209,8 @@ def raw_key(key: Any, suffix: bytes) -> bytes | None:
         return str(key.key).encode() + ms(key.end).to_bytes(8, "big") + ms(key.start).to_bytes(8, "big")
     if isinstance(key, WindowedKey):
         return str(key.key).encode() + ms(key.start).to_bytes(8, "big") + suffix
+    if isinstance(key, KeyFields):  # with a window
+        return str(key["key"]).encode() + key["start"].to_bytes(8, "big")
     return None if key is None else str(key).encode()
 
 
@@ -814,6 +821,104 @@ def starts_of(windows: Any, at: int) -> list[int]:
     return [int(start) for start in text.strip("[]").split(", ")]
 
 
+ZONES = [
+    CalendarWindows("1 day", time_zone="Europe/Berlin"),
+    CalendarWindows("1 day", time_zone="America/Havana"),  # the clock is set from 0:00 to 1:00, and from 1:00 to 0:00
+    CalendarWindows("1 day", time_zone="Pacific/Apia", offset="6 hours"),  # a day was left out
+    CalendarWindows("1 week", time_zone="America/Goose_Bay"),  # the clock was set back across midnight
+    CalendarWindows("1 month", time_zone="America/Sao_Paulo"),
+    TimeWindows("1 hour", offset="15 minutes"),
+]
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        *ZONES,
+        *soak(
+            CalendarWindows(size, time_zone=zone, offset=offset)
+            for size in CALENDAR_UNITS
+            for zone in ("Europe/Berlin", "America/Goose_Bay", "Australia/Lord_Howe", "Antarctica/Casey")
+            for offset in (None, "150 minutes")
+        ),
+    ],
+    ids=str,
+)
+def test_a_time_is_in_the_window_of_a_subclass_of_the_library(
+    spark: SparkSession, jvm: Any, windows: TimeWindows
+) -> None:
+    """Around all moments at which the clocks of the zone are set, up to the year 2038, and at the first moments."""
+    zone = ZoneInfo(windows.time_zone if isinstance(windows, CalendarWindows) else "UTC")
+    hour, chosen = 3_600_000, random.Random(1)
+    around = [n * hour for n in hours_of_changes(zone)]
+    around = chosen.sample(around, min(len(around), 12)) + [chosen.randrange(2**41) for _ in range(5)]
+    steps = (-25 * hour, -hour, -1, 0, 1, 60_000, hour // 2, hour, 2 * hour, 3 * hour, 25 * hour)
+    times = sorted({0, 1, *(at + step for at in around for step in steps)})
+    theirs = own_windows(jvm, windows)
+    rows = spark.createDataFrame([(at,) for at in times], "at long")
+    bounds = rows.select("at", F.array(*window_bounds(windows, F.col("at"))), window_end(windows, F.col("at")))
+    made = {row[0]: (*row[1], row[2]) for row in bounds.collect()}
+    assert {at: list(found[:2]) for at, found in made.items()} == {at: bounds_of(theirs, at) for at in times}
+    starts = spark.createDataFrame([(start, end) for start, end, _ in made.values()], "start long, end long")
+    assert starts.where(window_end(windows, F.col("start")) != F.col("end")).count() == 0, "it is told by its start"
+
+
+def hours_of_changes(zone: ZoneInfo) -> list[int]:
+    """The hours since the epoch at which, or in the hour before which, the clocks of a zone are set."""
+
+    def offset(hour: int) -> timedelta | None:
+        return datetime.fromtimestamp(hour * 3600, UTC).astimezone(zone).utcoffset()
+
+    days = [day for day in range(68 * 365) if offset(24 * day) != offset(24 * day + 24)]
+    return [n for day in days for n in range(24 * day + 1, 24 * day + 25) if offset(n) != offset(n - 1)]
+
+
+def bounds_of(windows: Any, at: int) -> list[int]:
+    (window,) = windows.windowsFor(at).values()
+    return [window.start(), window.end()]
+
+
+def across_the_changes_of_clocks(seed: int) -> list[Piped]:
+    """Records of some keys around the moments at which Berlin sets its clocks, in the order of time."""
+    chosen, hour = random.Random(seed), 3_600_000
+    changes = [datetime(2026, month, day, 1, tzinfo=UTC) for month, day in ((3, 29), (10, 25))]
+    times = sorted(ms(at) + chosen.randrange(-2 * hour, 24 * hour) for at in changes for _ in range(5))
+    # midnight in Berlin before, between and behind
+    times += [ms(datetime(2026, 10, 25, 22, 59, 59, tzinfo=UTC)), ms(datetime(2026, 10, 25, 23, tzinfo=UTC))]
+    return [Piped("a", chosen.choice("kl"), b'{"n": %d, "s": "x"}' % n, at) for n, at in enumerate(sorted(times))]
+
+
+def test_a_key_with_a_window_of_its_own_has_the_bytes_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    """In a sink, in a repartition topic, and in a store."""
+    steps = program(
+        "stream a; group_by_key; windowed_by; aggregate; to_stream; by_window; to_windowed w; @5 group_windowed; "
+        "count; @7 greatest; to_stream; to_windowed best"
+    )
+    assert compare(spark, jvm, steps, random_records(1, steps, 8)) > 10
+
+
+DAYS = {
+    "days": "stream a; group_by_key; berlin_days; count; to_stream; window_counts; to counts",
+    "weeks": "stream a; group_by_key; utc_weeks; aggregate; to_stream; windows; to totals",
+    "days beside other state": "stream a; group_by_key; berlin_days; count; to_stream; plain_counts; process; to made",
+}
+
+
+@pytest.mark.parametrize("text", DAYS.values(), ids=DAYS)
+def test_days_of_a_time_zone_are_those_of_a_subclass_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
+    assert compare(spark, jvm, program(text), across_the_changes_of_clocks(1)) > 10
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_with_an_offset_are_those_of_a_subclass_of_the_library(
+    spark: SparkSession, jvm: Any, seed: int
+) -> None:
+    for text in ("count; to_stream; window_counts; to counts", "count; to_stream; plain_counts; process; to made"):
+        steps = program(f"stream a; group_by_key; later_windows; {text}")
+        assert compare(spark, jvm, steps, sorted(random_records(seed, steps, 12), key=attrgetter("at"))) > 0
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(3))
 def test_windows_forget_what_the_grace_has_passed_as_tumbling_windows_do(spark: SparkSession, seed: int) -> None:
@@ -932,6 +1037,35 @@ def test_final_results_are_those_of_the_library(spark: SparkSession, jvm: Any) -
     assert compare(spark, jvm, steps, within_a_segment(1)[:10], "w") > 10
 
 
+SUPPRESSED = {
+    "counted": "stream a; group_by_key; %s; count; suppress; to_stream; window_counts; to w",
+    "aggregated": "stream a; group_by_key; %s; aggregate; suppress; to_stream; windows; to w",
+    "before other state": "stream a; group_by_key; %s; count; suppress; to_stream; plain_counts; process; to w",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "seed"),
+    [
+        (SUPPRESSED["counted"], "short_hops", 1),
+        (SUPPRESSED["before other state"], "strict_windows", 2),
+        *soak(
+            (text, word, seed)
+            for text in SUPPRESSED.values()
+            for word in ("strict_windows", "short_windows", "short_hops", "later_windows", "berlin_days")
+            for seed in range(3, 8)
+        ),
+    ],
+)
+def test_what_is_suppressed_until_a_window_closes_is_passed_as_in_the_library(
+    spark: SparkSession, jvm: Any, text: str, word: str, seed: int
+) -> None:
+    """With late records. Its buffer has no changelog here, so the library has none, either."""
+    steps = program(text % word)
+    records = across_the_changes_of_clocks(seed) if word == "berlin_days" else late_records(seed, steps, 14)
+    assert compare(spark, jvm, steps, records, "w") > 5
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(50))
 @pytest.mark.parametrize("word", ["strict_windows", "short_windows", "short_hops", "hopping_windows"])
@@ -965,12 +1099,52 @@ def within_a_segment(seed: int) -> list[Piped]:
     return records
 
 
-def compare_states(jvm: Any, word: str, records: Sequence[Piped]) -> int:
+def sliding_records(seed: int, begin: int) -> list[Piped]:
+    """Records of few keys, some of them late, without a gap that makes the library lose a final result."""
+    chosen, records, now = random.Random(seed), list[Piped](), begin
+    for _ in range(60):
+        now += chosen.choice([0, 0, 1, 500, 10_000, 31_000])
+        at = max(0, now - chosen.choice([0, 0, 0, 0, 1, 500, 30_000, 60_007, 69_000]))
+        records.append(Piped("a", chosen.choice("kkl"), b"{}", at))
+    return records
+
+
+@pytest.mark.parametrize("seed", seeds(3, 200))
+@pytest.mark.parametrize("final", [False, True], ids=["updates", "final results"])
+@pytest.mark.parametrize("begin", [0, BEGIN], ids=["from the epoch on", "later"])
+def test_sliding_windows_change_as_in_the_library(jvm: Any, seed: int, final: bool, begin: int) -> None:
+    """Record by record. The state alone, without Spark."""
+    assert compare_states(jvm, "sliding_windows", sliding_records(seed, begin), final=final) > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        ("stream a; group_by_key; sliding_windows; aggregate; to_stream; windows; to w", 1),
+        *soak(
+            (f"stream a; group_by_key; sliding_windows; {text}", seed)
+            for text in (
+                "aggregate; to_stream; windows; to w",
+                "on_close; aggregate; to_stream; windows; to w",
+                "count; to_stream; plain_counts; process; to w",
+            )
+            for seed in range(2, 5)
+        ),
+    ],
+)
+def test_sliding_windows_are_those_of_the_library(spark: SparkSession, jvm: Any, text: str, seed: int) -> None:
+    """With late records, and with nulls as keys and values."""
+    steps = program(text)
+    assert compare(spark, jvm, steps, late_records(seed, steps, 12)) > 10
+
+
+def compare_states(jvm: Any, word: str, records: Sequence[Piped], *, final: bool = True) -> int:
     """Compare the changes of the store, and the results that are passed, with those of the library."""
     counted = "session_counts" if word in SESSIONS else "window_counts"
-    task = WindowTask((WINDOWS | SESSIONS)[word])
+    task = WindowTask((WINDOWS | SESSIONS)[word], final=final)
+    on_close = "on_close; " if final else ""
     library = LibraryDriver(
-        jvm, program(f"stream a; group_by_key; {word}; on_close; count; to_stream; {counted}; to w")
+        jvm, program(f"stream a; group_by_key; {word}; {on_close}count; to_stream; {counted}; to w")
     )
     passed = 0
     try:
@@ -981,9 +1155,12 @@ def compare_states(jvm: Any, word: str, records: Sequence[Piped]) -> int:
             its = last_of_each_key(library.outputs())
             made = task.process([(record.key, record.at)])
             closed = [(shown(row, word), row.parts["p0"], row.at) for row in made if row.place is not None]
-            assert closed == [(key, value["n"], at) for key, value, at in its.get("w", [])], record
+            passed_there = [(key, value["n"], at) for key, value, at in its.get("w", [])]
+            assert closed == passed_there or (not final and sorted(closed) == sorted(passed_there)), record
             stored = {
-                (stored_key(row, word), row.parts and row.parts["p0"], row.at) for row in made if row.place is None
+                (stored_key(row, word), row.parts and row.parts["p0"], row.at)
+                for row in made
+                if not final or row.place is None
             }
             changelogs = [rows for topic, rows in its.items() if topic.endswith("-changelog")]
             assert stored == {*chain.from_iterable(changelogs)}, record

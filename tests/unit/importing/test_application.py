@@ -411,13 +411,47 @@ def test_a_table_that_the_language_does_not_make_is_no_aggregate() -> None:
     assert "aggregate" not in imported.text
 
 
+SUPPRESSED = """\
+Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [orders])
+      --> KSTREAM-AGGREGATE-0000000001
+    Processor: KSTREAM-AGGREGATE-0000000001 (stores: [counts])
+      --> KTABLE-SUPPRESS-0000000002
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KTABLE-SUPPRESS-0000000002 (stores: [KTABLE-SUPPRESS-STATE-STORE-0000000003])
+      --> KTABLE-TOSTREAM-0000000004
+      <-- KSTREAM-AGGREGATE-0000000001
+    Processor: KTABLE-TOSTREAM-0000000004 (stores: [])
+      --> KSTREAM-SINK-0000000005
+      <-- KTABLE-SUPPRESS-0000000002
+    Sink: KSTREAM-SINK-0000000005 (topic: counts)
+      <-- KTABLE-TOSTREAM-0000000004
+
+"""
+
+
+@pytest.mark.parametrize("name", ["", "closed"])
+def test_what_is_suppressed_is_an_aggregate_of_windows(name: str) -> None:
+    given = SUPPRESSED
+    if name:
+        given = given.replace("KTABLE-SUPPRESS-STATE-STORE-0000000003", "closed-store")
+        given = given.replace("KTABLE-SUPPRESS-0000000002", "closed").replace("0000000004", "0000000002")
+        given = given.replace("0000000005", "0000000003")
+    imported = import_application("my-app", given)
+    assert imported.is_verified, imported.differences
+    named = ', name="closed"' if name else ""
+    assert f".suppress(UntilWindowCloses(){named})" in imported.text
+    assert "windowed_by(TimeWindows(" in imported.text
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_text_is_given_the_answer_is_a_declaration_or_a_refusal(seed: int) -> None:
     """Descriptions with lines, names, words and stores lost, exchanged and doubled."""
     random = Random(seed)
     descriptions = [pipeline.topology.describe() for pipeline in PIPELINES]
     for _ in range(25):
-        given = mutated(random.choice([*descriptions, JOINED, READ_TWICE, COUNTED, BY_FOREIGN_KEY]), random)
+        given = mutated(random.choice([*descriptions, JOINED, READ_TWICE, COUNTED, BY_FOREIGN_KEY, SUPPRESSED]), random)
         with suppress(Refused):
             imported = import_application("my-app", given)
             ast.parse(imported.text)

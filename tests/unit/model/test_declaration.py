@@ -18,7 +18,7 @@ from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.processor_topology import Processor
 from streamplan.model.topics import CHANGELOG_CONFIGS
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows, UntilWindowCloses
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
 
@@ -368,17 +368,41 @@ def test_sessions_of_different_gaps_are_not_merged(topology: Topology, orders: K
     assert only(topology).message == "merge: one of the streams has a windowed key"
 
 
-def test_suppress_is_refused_and_names_the_emit_strategy(topology: Topology, grouped: KGroupedStream) -> None:
-    grouped.windowed_by(TimeWindows("1 minute", grace="5 seconds")).count().suppress().to_stream().to("final")
-    fault = only(topology)
-    assert fault.message == "suppress: it would be a second operation with state in one sub-topology"
-    written = ".windowed_by(TimeWindows(size='1 minute', grace='5 seconds')).emit_strategy(OnWindowClose())"
-    assert fault.hint.endswith(f"Write it before the aggregate: {written}")
+def test_suppress_waits_for_windows_of_one_aggregate(topology: Topology, grouped: KGroupedStream) -> None:
+    counts = grouped.windowed_by(TimeWindows("1 minute", grace="5 seconds")).count()
+    counts.suppress(UntilWindowCloses()).to_stream().to("final")
+    assert topology.faults == ()
+    assert [spec for spec in topology.describe().splitlines() if "KTABLE-SUPPRESS" in spec and "stores" in spec]
+    counts.to_stream().to("updates")
+    assert only(topology).message.startswith("takes the updates of a table that is suppressed at ")
 
 
-def test_suppress_behind_final_results_is_left_out(topology: Topology, grouped: KGroupedStream) -> None:
-    grouped.windowed_by(SessionWindows("5 minutes")).emit_strategy(OnWindowClose()).count().suppress()
-    assert only(topology).hint.startswith("Leave it out")
+def test_the_buffer_of_suppress_has_no_changelog(topology: Topology, grouped: KGroupedStream) -> None:
+    windowed = grouped.windowed_by(TimeWindows("1 minute", grace="5 seconds"))
+    windowed.count(store="counts").suppress(UntilWindowCloses(), name="closed").to_stream().to("final")
+    (_, subtopology) = topology.subtopologies
+    assert subtopology.stores == ("counts",)
+
+
+@pytest.mark.parametrize(
+    ("windows", "fault"),
+    [
+        (None, "suppress: the table has no windows"),
+        (SessionWindows("5 minutes"), "suppress: of sessions"),
+    ],
+)
+def test_what_cannot_be_suppressed(
+    topology: Topology, grouped: KGroupedStream, windows: SessionWindows | None, fault: str
+) -> None:
+    counted = grouped.count() if windows is None else grouped.windowed_by(windows).count()
+    counted.suppress(UntilWindowCloses()).to_stream().to("final")
+    assert only(topology).message == fault
+
+
+def test_a_table_of_final_results_is_not_suppressed_again(topology: Topology, grouped: KGroupedStream) -> None:
+    windowed = grouped.windowed_by(TimeWindows("1 minute"))
+    windowed.emit_strategy(OnWindowClose()).count().suppress(UntilWindowCloses())
+    assert only(topology).hint == "Leave it out"
 
 
 def test_an_emit_strategy_is_on_window_close(topology: Topology, grouped: KGroupedStream) -> None:

@@ -15,7 +15,7 @@ from streamplan.model import expressions
 from streamplan.model.expressions import plain
 from streamplan.model.words import operations_of
 
-REFUSED = ("through", "suppress")
+REFUSED = ("through",)
 """Words of the JVM's DSL that are answered with what to write."""
 
 LANGUAGE = [
@@ -47,6 +47,7 @@ windowed, sessions = (grouped.windowed_by(each) for each in (TimeWindows("1 minu
 clicks = before.stream("clicks", value=Json("page string")).group_by_key()
 cogrouped = clicks.cogroup({"clicks": "count(*)"})
 counts = orders.group_by("country", name="per-country").count()
+windowed = grouped.windowed_by(TimeWindows("1 minute"))
 
 class Detector(Processor):
     def process(self, record, store): ...

@@ -68,7 +68,8 @@ class AggregateStage(AggregatingStage):
 
 def goes_by_task(node: Processor) -> bool:
     """Return whether an aggregate goes by the time of its stream task, whatever else its sub-topology has."""
-    return has_sessions(node) or passes_final_results(node) or has_functions(node)
+    goes = (has_sessions, has_sliding_windows, passes_final_results, has_functions)
+    return any(each(node) for each in goes)
 
 
 def has_functions(node: Processor) -> bool:
@@ -79,6 +80,12 @@ def has_functions(node: Processor) -> bool:
 def has_sessions(node: Processor) -> bool:
     """Return whether the windows of an aggregate are sessions."""
     return isinstance(node.operation, Count | Aggregate) and isinstance(node.operation.window, SessionWindows)
+
+
+def has_sliding_windows(node: Processor) -> bool:
+    """Return whether the records decide where the windows of an aggregate begin."""
+    windows = node.operation.window if isinstance(node.operation, Count | Aggregate) else None
+    return isinstance(windows, TimeWindows) and windows.slides
 
 
 def passes_final_results(node: Processor) -> bool:

@@ -18,6 +18,7 @@ from streamplan.model.stages.aggregate import (
     goes_by_task,
     has_functions,
     has_sessions,
+    has_sliding_windows,
     passes_final_results,
 )
 from streamplan.model.stages.stage import any_of
@@ -25,7 +26,10 @@ from streamplan.model.stages.stage import any_of
 
 @dataclass(frozen=True)
 class WindowStage(AggregatingStage):
-    """An aggregate of windows by the time of the stream task: of sessions, of final results, or by Python functions."""
+    """An aggregate of windows by the time of the stream task.
+
+    It is one of sessions, of sliding windows, of final results, or by Python functions.
+    """
 
     has_one_node: ClassVar[bool] = True
     sorts_in_python = True
@@ -68,6 +72,11 @@ class WindowStage(AggregatingStage):
         return self.has_functions
 
     @property
+    def slides(self) -> bool:
+        """Whether the records decide where its windows begin."""
+        return all(map(has_sliding_windows, self.nodes))
+
+    @property
     def restores_in_workers(self) -> bool:
         """See :attr:`Stage.restores_in_workers`. What a function makes may be of any size."""
         return not self.has_functions
@@ -89,8 +98,8 @@ class WindowStage(AggregatingStage):
         """See :attr:`Stage.judged_by_time`."""
         if not self.has_windows:
             return {}
-        taking = "sessions" if self.of_sessions else "windows"
-        decided = "which final results were passed" if self.is_final else f"which {taking} take further records"
+        kind = "sessions" if self.of_sessions else "sliding windows" if self.slides else "windows"
+        decided = "which final results were passed" if self.is_final else f"which {kind} take further records"
         return {node.name: decided for node in self.nodes}
 
     def depends_on_arrival(self, nodes: Collection[Node]) -> str:
@@ -108,4 +117,5 @@ class WindowStage(AggregatingStage):
             return f"{operation} of final results"
         if not self.has_windows:
             return operation
-        return f"{operation} of {'sessions' if has_sessions(node) else 'windows'}"
+        kind = "sessions" if has_sessions(node) else "sliding windows" if has_sliding_windows(node) else "windows"
+        return f"{operation} of {kind}"

@@ -44,6 +44,7 @@ from streamplan.serdes.primitive import KeySerde
 from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.keys import big_endian, number_in_key, read_key
 from streamplan.spark.planning.records import RecordFrame, read_stored
+from streamplan.spark.planning.window_bounds import window_bounds
 from streamplan.spark.sources import HEADERS
 
 WINDOW_START = "window_start"
@@ -389,15 +390,22 @@ def with_windows(rows: DataFrame, windows: TimeWindows, time: str) -> DataFrame:
         windows: The windows.
         time: The name of a column with a timestamp.
     """
+    at = F.unix_millis(time)
+    if not windows.begin_at_multiples:
+        return rows.select("*", _window_of(windows, *window_bounds(windows, at)))
     if windows.advance is None:
         return rows.withColumn("window", F.window(time, f"{windows.size_ms} milliseconds"))
-    at, advance = F.unix_millis(time), F.lit(windows.advance_ms).cast("bigint")
+    advance = F.lit(windows.advance_ms).cast("bigint")
     earliest = F.greatest(F.lit(0).cast("bigint"), at - F.lit(windows.size_ms) + advance)
     starts = F.sequence(earliest - earliest % advance, at, advance)
-    start, end = F.col("_start"), F.col("_start") + F.lit(windows.size_ms)
-    window = F.struct(F.timestamp_millis(start).alias("start"), F.timestamp_millis(end).alias("end"))
+    start = F.col("_start")
     rows = rows.withColumn("_start", F.explode(starts))
-    return rows.select("*", window.alias("window", metadata={_WATERMARK: windows.grace_ms})).drop("_start")
+    return rows.select("*", _window_of(windows, start, start + F.lit(windows.size_ms))).drop("_start")
+
+
+def _window_of(windows: TimeWindows, start: Column, end: Column) -> Column:
+    window = F.struct(F.timestamp_millis(start).alias("start"), F.timestamp_millis(end).alias("end"))
+    return window.alias("window", metadata={_WATERMARK: windows.grace_ms})
 
 
 def stored_key(windows: TimeWindows | JoinWindows | None) -> list[Column]:

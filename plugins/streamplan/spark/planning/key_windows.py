@@ -1,11 +1,12 @@
 """The windows of one key, as records come.
 
-Sources: ``KStreamSessionWindowAggregate`` with ``RocksDBSessionStore``, and ``KStreamWindowAggregate``.
+Sources: ``KStreamSessionWindowAggregate`` with ``RocksDBSessionStore``, ``KStreamWindowAggregate``, and
+``KStreamSlidingWindowAggregate``.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -133,7 +134,6 @@ class KeyTimeWindows(KeyWindows):
         """Add a record to each window that its time lies in. A closed window takes nothing more.
 
         Args:
-            at: Its time in ms.
             parts: What it gives to each part of an aggregate.
             bounds: The start and the end in ms of each window that its time lies in.
             closed_until: The windows that end then or before are closed.
@@ -152,6 +152,105 @@ class KeyTimeWindows(KeyWindows):
             self.windows[place : place + is_known] = [] if total is None else [(start, end, total)]
             self.changed = True
             self._note(start, end, at if total is None else total[-1])
+
+
+class KeySlidingWindows(KeyWindows):
+    """The sliding windows of one key (``KStreamSlidingWindowAggregate``).
+
+    The last part of what each has aggregated is the time of its newest record.
+    """
+
+    def add(self, at: int, parts: Any, size: int, closed_before: int, fold: Fold) -> None:
+        """Add a record to each window that its time lies in, and to the windows that begin or end because of it.
+
+        Args:
+            at: Its time in ms.
+            parts: What it gives to each part of an aggregate.
+            size: How far apart in time the records of a window may be.
+            closed_before: The windows that end before are closed, and take nothing more.
+            fold: Adds the record to a window.
+        """
+        if at + size < closed_before:
+            return
+        record = _SlidingRecord(at, parts, size, closed_before, fold)
+        if at < size:
+            self._add_early(record)
+            return
+        left = right = previous = None
+        ends_here = begins_behind = False
+        starts = set()
+        for start, end, aggregated in reversed(self._from(max(0, at - 2 * size), at + 1)):
+            starts.add(start)
+            if start == at + 1:
+                begins_behind = True
+            elif end > at:
+                right = aggregated if right is None else right
+                self._update(start, aggregated, record)
+            elif end == at:
+                ends_here = True
+                self._update(start, aggregated, record)
+                if aggregated[-1] == at:
+                    return
+                previous = aggregated[-1]
+            else:
+                left, previous = aggregated, aggregated[-1]
+                break
+        if previous is not None and previous + 1 not in starts and previous + 1 + size >= at:
+            self._update(previous + 1, None, record)
+        if not ends_here:
+            is_near = previous is not None and at - size <= previous
+            self._update(at - size, left if is_near else None, record)
+        if not begins_behind and right is not None and right[-1] > at:
+            self._set(at + 1, right, record)
+
+    def _add_early(self, record: _SlidingRecord) -> None:
+        """Add a record whose window would begin before the epoch: the window from 0 on takes its place."""
+        at, combined, right, previous = record.at, None, None, None
+        begins_behind, starts = False, set()
+        for start, _, aggregated in self._from(0, at + 1):
+            starts.add(start)
+            if start == 0:
+                combined = aggregated
+                previous = aggregated[-1] if aggregated[-1] < at else None
+            elif start <= at:
+                right = aggregated
+                self._update(start, aggregated, record)
+            else:
+                begins_behind = True
+        if right is None and combined is not None and combined[-1] > at:
+            right = combined
+        if not begins_behind and right is not None and right[-1] > at:
+            self._set(at + 1, right, record)
+        if previous is not None and previous + 1 not in starts:
+            self._update(previous + 1, None, record)
+        self._update(0, combined, record)
+
+    def _from(self, first: int, last: int) -> list[tuple[int, int, Any]]:
+        """The windows that begin between two times, by their starts."""
+        begin = bisect_left(self.windows, first, key=itemgetter(0))
+        return self.windows[begin : bisect_right(self.windows, last, key=itemgetter(0))]
+
+    def _update(self, start: int, aggregated: Any, record: _SlidingRecord) -> None:
+        """Add a record to what a window has aggregated, which may be nothing."""
+        if start + record.size >= record.closed_before:
+            self._set(start, record.fold.added([] if aggregated is None else [aggregated], record.parts), record)
+
+    def _set(self, start: int, parts: Any, record: _SlidingRecord) -> None:
+        place = bisect_left(self.windows, start, key=itemgetter(0))
+        is_there = place < len(self.windows) and self.windows[place][0] == start
+        self.windows[place : place + is_there] = [(start, start + record.size, parts)]
+        self.changed = True
+        self._note(start, start + record.size, parts[-1])
+
+
+class _SlidingRecord(NamedTuple):
+    """A record that is added to sliding windows; see :meth:`KeySlidingWindows.add`."""
+
+    at: int
+    parts: Any
+    size: int
+    closed_before: int
+    fold: Fold
 
 
 class KeyTotal(KeyWindows):

@@ -43,6 +43,7 @@ from streamplan.model.operations import (
     Peek,
     PeekFunction,
     Split,
+    Suppress,
     TableFilter,
     TableJoinSide,
     TableMapValues,
@@ -321,7 +322,7 @@ class OperatorPlanner:
                 if not frame.key_not_null:
                     frame = frame.rejecting(F.col("record.key").isNull(), "the key is null")
                 return self._stored(node, frame)
-            case ToStream():
+            case ToStream() | Suppress():
                 return frame
             case GlobalJoin() as join:
                 return join_with_global_table(frame, join, self.read_table)

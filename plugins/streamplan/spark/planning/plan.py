@@ -31,6 +31,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.serde import Serde
+from streamplan.serdes.windowed import TimeWindowed, Windowed
 from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
@@ -172,7 +173,7 @@ def outputs_of(pipeline: Pipeline, subtopology: Subtopology) -> tuple[Output, ..
     for node in subtopology.writers:
         if isinstance(node, Sink):
             topic = topology.decorate(node.topic)
-            outputs.append(Output(topic, _partition_by(subtopology, node), pipeline.partition_counts[topic]))
+            outputs.append(Output(topic, _partition_by_sink(subtopology, node), pipeline.partition_counts[topic]))
         else:
             changelog = topology.changelog_topic(node.store or "")
             outputs.append(Output(changelog, PartitionBy.TASK, pipeline.partitions(subtopology)))
@@ -212,6 +213,19 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | 
     name = pipeline.topology.decorate(source.topic)
     left_out = frozenset(record for record in records_left_out() if record.topic == name)
     return kind(name, source.value, key, left_out)
+
+
+def _partition_by_sink(subtopology: Subtopology, sink: Sink) -> PartitionBy:
+    """What the records of a sink are partitioned by.
+
+    In the library only a sink knows that its serde of keys is a windowed one (``StreamSinkNode``). A repartition topic
+    is partitioned by all bytes of a key.
+    """
+    by = _partition_by(subtopology, sink)
+    serde = subtopology.key_serde_of(sink.name)
+    if by is not PartitionBy.KEY or sink.internal or not isinstance(serde, Windowed):
+        return by
+    return PartitionBy.WINDOWED_KEY if isinstance(serde, TimeWindowed) else PartitionBy.SESSION_KEY
 
 
 def _partition_by(subtopology: Subtopology, node: Node) -> PartitionBy:

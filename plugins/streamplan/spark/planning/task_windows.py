@@ -1,8 +1,8 @@
 """Aggregates of windows by the time of the stream task: Spark's ``transformWithState``, with the task as one group.
 
-Sessions are aggregated so, and time windows of which only the final results are passed; and beside other state of a
-sub-topology every aggregate, where one without windows has one value of each key. What is too late, and which windows
-close, is told by the newest record of the stream task, which is one for all keys
+Sessions and sliding windows are aggregated so, and time windows of which only the final results are passed; and beside
+other state of a sub-topology every aggregate, where one without windows has one value of each key. What is too late,
+and which windows close, is told by the newest record of the stream task, which is one for all keys
 (``KStreamSessionWindowAggregate``, ``KStreamWindowAggregate``). So the group is the stream task, and not the key, as
 for the join of two streams. The state of a key is the list of its windows.
 
@@ -49,7 +49,7 @@ from streamplan.model.operations import (
     Reduce,
 )
 from streamplan.model.processor_topology import Processor
-from streamplan.model.stages.aggregate import has_functions
+from streamplan.model.stages.aggregate import has_functions, has_sliding_windows
 from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows, TimeWindows
 from streamplan.spark.planning.aggregation import (
     CLOSED_BY,
@@ -67,6 +67,7 @@ from streamplan.spark.planning.keys import number_in_key
 from streamplan.spark.planning.merging import PARTS, Merging
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_state import record_in_state, record_of_state, record_place
+from streamplan.spark.planning.window_bounds import window_bounds, window_end
 from streamplan.spark.planning.window_state import FinalResults, TotalAggregate, WindowAggregate
 
 _ORDERED = (BooleanType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StringType, TimestampType)
@@ -114,15 +115,18 @@ def aggregate_windows(
             records.
     """
     node = with_fields(node, records)
-    parts = _Parts.of(node, records)
+    parts, windows = _Parts.of(node, records), _windows(node)
     at = F.unix_millis("record.timestamp")
+    start, end = at, at
+    if isinstance(windows, TimeWindows) and not windows.begin_at_multiples:
+        start, end = window_bounds(windows, at)
     whole = [record_in_state(records).alias("record")] if has_functions(node) else []
     rows = records.data.select(
         F.col("record.partition").alias("partition"),
         record_place().alias("place"),
         records.key.alias("key"),
-        at.alias("start"),
-        at.alias("end"),
+        start.alias("start"),
+        end.alias("end"),
         at.alias("at"),
         parts.from_records_in_state().alias("parts"),
         *whole,
@@ -165,7 +169,7 @@ def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, ti
         bounds = {"start": nothing, "end": nothing, "at": F.unix_millis("timestamp")}
     else:
         start = F.unix_millis(WINDOW_START)
-        bounds = {"start": start, "end": start + F.lit(windows.size_ms), "at": F.unix_millis("timestamp")}
+        bounds = {"start": start, "end": window_end(windows, start), "at": F.unix_millis("timestamp")}
     columns = parts.of_columns([argument.from_store for argument in parts.arguments])
     named = [bound.alias(name) for name, bound in bounds.items()]
     rows = rows.select("partition", F.col("key").cast("binary").alias("key"), *named, columns.alias("parts"))
@@ -289,7 +293,7 @@ class _Parts:
             if function in _ORDERING and not isinstance(types[ordered], _ORDERED):
                 kind = "sessions" if isinstance(_windows(node), SessionWindows) else "final results"
                 if not isinstance(operation, FinalCount | FinalAggregate) and kind != "sessions":
-                    kind = "an aggregate beside other state"
+                    kind = "sliding windows" if has_sliding_windows(node) else "an aggregate beside other state"
                 told = f"{name}: {function}"
                 if isinstance(operation, Reduce):
                     told = f"reduce: {function.removeprefix('latest_')}"

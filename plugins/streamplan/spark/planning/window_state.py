@@ -14,7 +14,14 @@ from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, Stru
 
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.spark.planning.function_fold import FunctionFold, Rejected
-from streamplan.spark.planning.key_windows import Change, KeySessions, KeyTimeWindows, KeyTotal, KeyWindows
+from streamplan.spark.planning.key_windows import (
+    Change,
+    KeySessions,
+    KeySlidingWindows,
+    KeyTimeWindows,
+    KeyTotal,
+    KeyWindows,
+)
 from streamplan.spark.planning.merging import Merging
 from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
 from streamplan.spark.sink.writers import times_by_clock
@@ -106,7 +113,9 @@ class WindowAggregate(StatefulProcessor):
         """Do nothing: nothing is open."""
 
     def _of(self, state: Any) -> KeyWindows:
-        return KeySessions.of(state) if isinstance(self._windows, SessionWindows) else KeyTimeWindows.of(state)
+        if isinstance(self._windows, SessionWindows):
+            return KeySessions.of(state)
+        return KeySlidingWindows.of(state) if self._windows.slides else KeyTimeWindows.of(state)
 
     def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> None:
         """Add a record to the windows of its key. ``newest`` is the newest time before it."""
@@ -116,10 +125,16 @@ class WindowAggregate(StatefulProcessor):
             late_before = max(newest, at) - self._retention_ms
             over = newest - self._retention_ms
             windows.add(at, parts, self._windows.inactivity_gap_ms, over, late_before, fold)
+        elif isinstance(windows, KeySlidingWindows):
+            assert isinstance(self._windows, TimeWindows)
+            closed_before = max(newest, at) - self._windows.grace_ms
+            windows.add(at, parts, self._windows.size_ms, closed_before, fold)
         elif isinstance(windows, KeyTimeWindows):
             assert isinstance(self._windows, TimeWindows)
             closed_until = max(newest, at) - self._windows.grace_ms
-            bounds = [(start, start + self._windows.size_ms) for start in self._windows.starts_of(at)]
+            bounds = [(row.start, row.end)]
+            if self._windows.begin_at_multiples:
+                bounds = [(start, start + self._windows.size_ms) for start in self._windows.starts_of(at)]
             windows.add(at, parts, bounds, closed_until, fold)
 
     def _changes(self, windows: KeyWindows) -> Iterator[Change]:
@@ -218,6 +233,8 @@ class FinalResults(WindowAggregate):
         closed_before = newest - self._windows.grace_ms + 1
         if isinstance(self._windows, SessionWindows):  # a session's end is in the session
             closed_before = newest - self._retention_ms
+        elif self._windows.slides:  # its end is in the window
+            closed_before = newest - self._windows.grace_ms
         some_are_closed = earliest < closed_before
         left, closed = (NEVER if some_are_closed else earliest), []
         others = self._others(touched) if some_are_closed else ()
@@ -238,6 +255,6 @@ class FinalResults(WindowAggregate):
         if isinstance(self._windows, SessionWindows):
             closed_at = end + self._retention_ms + 1
         else:
-            closed_at = end + self._windows.grace_ms
+            closed_at = end + self._windows.grace_ms + self._windows.slides
         turn = bisect_left(self._moved, closed_at, key=itemgetter(0))
         return self._moved[turn][1] if turn < len(self._moved) else None

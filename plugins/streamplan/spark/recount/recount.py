@@ -631,6 +631,8 @@ def _windowing(node: Node, rows: DataFrame) -> Windowing | None:
         return None
     if not isinstance(node.operation.window, TimeWindows) or isinstance(node.operation, FinalCount | FinalAggregate):
         return None
+    if node.operation.window.slides:  # the keys with late records are left out
+        return None
     newest = rows.agg(F.max("timestamp")).first()
     return Windowing(node.operation.window, newest[0] if newest and newest[0] is not None else 0)
 

@@ -19,6 +19,7 @@ from streamplan.model.operations import (
     Reduce,
 )
 from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.aggregate import has_sliding_windows
 from streamplan.model.windows import SessionWindows
 from streamplan.spark.planning.aggregation import cogrouped, numbered_values
 from streamplan.spark.planning.operators import OperatorPlanner, storing_faults
@@ -67,7 +68,8 @@ def grouped_records(
 ) -> RecordFrame:
     """Return the records that can be aggregated. The others end here, once for all aggregates of a grouping.
 
-    A windowed aggregate also takes null values, as ``KStreamWindowAggregate`` does and ``KStreamAggregate`` not.
+    A windowed aggregate also takes null values, as ``KStreamWindowAggregate`` does, and ``KStreamAggregate`` and
+    ``KStreamSlidingWindowAggregate`` do not.
 
     Args:
         planner: Of the sub-topology.
@@ -100,8 +102,8 @@ def grouped_records(
     planner.grouped.add(predecessor)
     if not frame.no_rejects:
         planner.write(dead_letter_rows(frame.rejected()))
-    windowed = isinstance(node.operation, Count | Aggregate | CogroupSide) and node.operation.window is not None
-    return frame.accepted() if windowed else frame.accepted().with_value()
+    takes_null = isinstance(node.operation, Count | Aggregate | CogroupSide) and node.operation.window is not None
+    return frame.accepted() if takes_null and not has_sliding_windows(node) else frame.accepted().with_value()
 
 
 def _values_are_stored(planner: OperatorPlanner, grouped: str) -> bool:

@@ -15,6 +15,7 @@ from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.recounted.final_results import closed_windows, recounted_windows
 from streamplan.spark.planning.recounted.sessions import late_keys, record_columns, recounted_sessions
+from streamplan.spark.planning.recounted.sliding import recounted_sliding_windows
 from streamplan.spark.planning.recounted.ties import with_observed_ties
 from streamplan.spark.planning.stages.grouping import aggregation_inputs, cogroup_side, grouped_records
 from streamplan.spark.planning.stages.stage_plan import (
@@ -71,7 +72,7 @@ class WindowPlan(OperatorPlan[WindowStage]):
         return restore_windows(node, self.inputs(planner), stored.rows(node), stored.times)
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
-        """Let the planner go on with the windows of all records, without the sessions of late keys."""
+        """Let the planner go on with the windows of all records, without sessions and sliding windows of late keys."""
         (node,) = self.stage.nodes
         planner.bind_all(frames)
         inputs, late = self.inputs(planner), None
@@ -84,9 +85,10 @@ class WindowPlan(OperatorPlan[WindowStage]):
             return Recounted(
                 late=inputs.data.limit(0).select(*record_columns(inputs)).select("partition", "key").persist()
             )
-        if self.stage.of_sessions:
+        if self.stage.of_sessions or self.stage.slides:
             late = late_keys(node, inputs).persist()
-            rows = recounted_sessions(node, inputs, late)
+            recounted = recounted_sessions if self.stage.of_sessions else recounted_sliding_windows
+            rows = recounted(node, inputs, late)
         else:
             rows = recounted_windows(node, inputs)
         exact = "double" not in rows.schema.simpleString()
