@@ -2280,6 +2280,11 @@ class WindowedKStream(_Grouped[K, V]):
     def _by_functions(
         self, store: str, function: PythonFunction, fields: Columns, **others: PythonFunction | None
     ) -> AggregateWindowsFunction:
+        if isinstance(self._window, TimeWindows) and self._window.slides:
+            self._graph.fault(
+                "windowed_by: Python functions do not aggregate sliding windows",
+                "Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows",
+            )
         if self._final:
             return FinalAggregateWindowsFunction(
                 store, (), self._window, self._idle_ms, function=function, fields=fields, **others

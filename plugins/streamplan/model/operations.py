@@ -857,6 +857,16 @@ def final(operation: Count | Aggregate) -> FinalCount | FinalAggregate:
     """Return the same aggregate of windows, which passes the final results alone."""
     if isinstance(operation, Count):
         return FinalCount(operation.store, operation.window)
+    if isinstance(operation, AggregateWindowsFunction):
+        return FinalAggregateWindowsFunction(
+            operation.store,
+            operation.columns,
+            operation.window,
+            function=operation.function,
+            fields=operation.fields,
+            initializer=operation.initializer,
+            merger=operation.merger,
+        )
     return FinalAggregate(operation.store, operation.columns, operation.window)
 
 

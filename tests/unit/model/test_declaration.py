@@ -13,7 +13,7 @@ from streamplan.errors import Refused
 from streamplan.model.column_lineage import Column, column_lineage
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.kstream import KGroupedStream, KStream, KTable
-from streamplan.model.operations import AggregateColumn, Cogroup, NullKeyFilter
+from streamplan.model.operations import AggregateColumn, Cogroup, FinalAggregateWindowsFunction, NullKeyFilter
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.processor_topology import Processor
 from streamplan.model.topics import CHANGELOG_CONFIGS
@@ -375,6 +375,13 @@ def test_suppress_waits_for_windows_of_one_aggregate(topology: Topology, grouped
     assert [spec for spec in topology.describe().splitlines() if "KTABLE-SUPPRESS" in spec and "stores" in spec]
     counts.to_stream().to("updates")
     assert only(topology).message.startswith("takes the updates of a table that is suppressed at ")
+
+
+def test_final_results_of_functions_may_be_suppressed(topology: Topology, grouped: KGroupedStream) -> None:
+    windowed = grouped.windowed_by(TimeWindows("1 minute", grace="5 seconds"))
+    windowed.reduce(lambda old, new: new, store="last").suppress(UntilWindowCloses()).to_stream().to("final")
+    (_, subtopology) = topology.subtopologies
+    assert [node.store for node in subtopology.processors_with(FinalAggregateWindowsFunction)] == ["last"]
 
 
 def test_the_buffer_of_suppress_has_no_changelog(topology: Topology, grouped: KGroupedStream) -> None:

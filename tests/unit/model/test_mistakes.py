@@ -115,7 +115,7 @@ orders.process("Detector", store="seen", state="n bigint")
 → 1: process: 'Detector' is no class of processors. Write Detector without quotes, for it is the class that is given
 
 orders.process(Detector, stores={"seen": "n bigint"})
-→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore or a WindowStore. For example KeyValueStore(String(), Long())
+→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore, a WindowStore or a SessionStore. For example KeyValueStore(String(), Long())
 
 orders.process(Forgetful, stores={"seen": KeyValueStore(String())}, schema="n bigint")
 → 1: KeyValueStore: the argument value_serde is missing. For example KeyValueStore(String(), Long())
@@ -442,6 +442,9 @@ grouped.windowed_by(SlidingWindows("5 minuts"))
 
 grouped.windowed_by(SlidingWindows("5 minutes")).count().suppress(UntilWindowCloses())
 → 1: suppress: of sliding windows. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
+
+grouped.windowed_by(SlidingWindows("5 minutes")).reduce(lambda old, new: new)
+→ 1: windowed_by: Python functions do not aggregate sliding windows. Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows
 
 grouped.windowed_by(SlidingWindows.ofTimeDifferenceWithNoGrace(timedelta(minutes=5)))
 → 1: type object 'SlidingWindows' has no attribute 'ofTimeDifferenceWithNoGrace'. Write SlidingWindows('5 minutes', grace='1 minute')
