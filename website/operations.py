@@ -18,6 +18,7 @@ from streamplan import (
     BranchedKStream,
     CogroupedKStream,
     KGroupedStream,
+    KGroupedTable,
     KStream,
     KTable,
     Pipeline,
@@ -40,6 +41,7 @@ CLASSES: tuple[type, ...] = (
     CogroupedKStream,
     WindowedCogroupedKStream,
     KTable,
+    KGroupedTable,
 )
 """The classes of the language, in the order in which a declaration meets them."""
 
@@ -65,6 +67,7 @@ SETTING: Mapping[str, str] = {
     "shop_orders": 'shop_orders = topology.stream("shop-orders", value=Json("id string"))',
     "customers": 'customers = topology.table("customers", value=Json("name string, city string"), key="customer")',
     "accounts": 'accounts = topology.table("accounts", value=Json("name string"), key="customer")',
+    "balances": 'balances = topology.table("balances", value=Json("country string, amount double"), key="customer")',
     "addresses": 'addresses = topology.table("addresses", value=Json("city string"), key="customer")',
     "table": 'table = topology.table("scores", value=Json("total bigint"))',
     "grouped": "grouped = stream.group_by_key()",
@@ -76,6 +79,13 @@ SETTING: Mapping[str, str] = {
     "nothing_spent": 'def nothing_spent():\n    return {"total": 0.0, "orders": 0}',
     "add_order": "def add_order(key, value, spent):\n"
     '    return {"total": spent.total + value.amount, "orders": spent.orders + 1}',
+    "plus": "def plus(so_far, balance):\n"
+    '    return {"country": balance.country, "amount": so_far.amount + balance.amount}',
+    "minus": "def minus(so_far, balance):\n"
+    '    return {"country": balance.country, "amount": so_far.amount - balance.amount}',
+    "nothing": 'def nothing():\n    return {"total": 0.0}',
+    "add": 'def add(key, balance, totals):\n    return {"total": totals.total + balance.amount}',
+    "take": 'def take(key, balance, totals):\n    return {"total": totals.total - balance.amount}',
     "Detector": "class Detector(Processor):\n"
     "    def process(self, record, store):\n"
     "        seen = store.get()\n"
@@ -109,6 +119,10 @@ READ_ON: Mapping[str, tuple[str, str]] = {
     "filter KTable": ("Operations of tables", "operations-of-tables"),
     "filter_not KTable": ("Operations of tables", "operations-of-tables"),
     "map_values KTable": ("Operations of tables", "operations-of-tables"),
+    "group_by KTable": ("Operations of tables", "operations-of-tables"),
+    "count KGroupedTable": ("Operations of tables", "operations-of-tables"),
+    "reduce KGroupedTable": ("Operations of tables", "operations-of-tables"),
+    "aggregate KGroupedTable": ("Operations of tables", "operations-of-tables"),
     "join KTable": ("Two tables", "two-tables"),
     "left_join KTable": ("Two tables", "two-tables"),
     "outer_join KTable": ("Two tables", "two-tables"),

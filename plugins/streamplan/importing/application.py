@@ -27,7 +27,7 @@ _UNEXPECTED = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '
 _EXTRACTOR = re.compile(r"\(extractor class: .*\)$")
 """What chooses the topic of each record. The library prints whatever the application's object says of itself."""
 
-_KINDS = {"KStream": "stream", "KTable": "table", "KGroupedStream": "grouping"}
+_KINDS = {"KStream": "stream", "KTable": "table", "KGroupedStream": "grouping", "KGroupedTable": "grouping"}
 """What the classes of the language are called in an answer."""
 
 

@@ -20,7 +20,8 @@ REFUSED = ("through", "suppress")
 
 LANGUAGE = [
     streamplan.BranchedKStream, streamplan.CogroupedKStream, streamplan.Expression, streamplan.KGroupedStream,
-    streamplan.KStream, streamplan.KTable, streamplan.WindowedCogroupedKStream, streamplan.WindowedKStream,
+    streamplan.KGroupedTable, streamplan.KStream, streamplan.KTable, streamplan.WindowedCogroupedKStream,
+    streamplan.WindowedKStream,
 ]  # fmt: skip
 
 BEFORE = """
@@ -40,6 +41,7 @@ web_orders, shop_orders = orders.filter("amount > 0"), orders.filter("amount < 0
 payments = before.stream("payments", value=Json("id string, amount bigint"))
 table = customers = before.table("customers", value=Json("name string, city string"))
 addresses = before.table("addresses", value=Json("city string"))
+balances = before.table("balances", value=Json("country string, amount double"))
 accounts = before.table("accounts", value=Json("name string"))
 grouped = orders.group_by_key()
 clicks = before.stream("clicks", value=Json("page string")).group_by_key()
@@ -61,6 +63,11 @@ def score(order) -> Score: ...
 def notify(order): ...
 def nothing_spent(): ...
 def add_order(key, order, spent): ...
+def plus(so_far, balance): ...
+def minus(so_far, balance): ...
+def nothing(): ...
+def add(key, balance, totals): ...
+def take(key, balance, totals): ...
 """
 
 

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
-from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce, arguments_of_call
+from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce, TableCount, arguments_of_call
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.field_types import GREATEST_PRECISION
@@ -449,7 +449,7 @@ def stored_value(number: int, node: Processor, types: StructType) -> Column:
         node: An aggregation that is no reduction.
         types: With the type of each column ``s<n>_`` of its store.
     """
-    if isinstance(node.operation, Count):
+    if isinstance(node.operation, Count | TableCount):
         failure = F.raise_error(F.lit("a changelog value of a count has 8 bytes"))
         count = F.conv(F.hex("value"), 16, 10).cast("bigint")
         return F.when(F.octet_length("value") == 8, count).otherwise(failure.cast("bigint"))

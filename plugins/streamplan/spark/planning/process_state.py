@@ -48,7 +48,7 @@ BEFORE_ALL_TIME = -(1 << 63)
 
 
 @dataclass(frozen=True)
-class _Values:
+class Values:
     """Values with the same fields: as Python code sees them, and as bytes.
 
     Attributes:
@@ -59,19 +59,31 @@ class _Values:
 
     @cached_property
     def types(self) -> Mapping[str, FieldType]:
+        """The types of the fields, by their names."""
         return {name: parse_type(of_field) for name, of_field in self.columns}
 
     @cached_property
     def struct(self) -> DeclaredStruct:
+        """The same as one type."""
         return DeclaredStruct(tuple(self.types.items()))
 
     @cached_property
     def arrow_type(self) -> pa.StructType:
+        """The same in Arrow's words."""
         return struct_type(dict(self.columns))
 
     @cached_property
     def serde(self) -> Serde:
+        """Reads and writes them as a changelog has them."""
         return repartition_serde(self.types)
+
+    def encoded(self, value: Mapping[str, Any]) -> bytes:
+        """A value in bytes."""
+        return self.serde.encode(value)
+
+    def decoded(self, data: bytes) -> dict[str, Any]:
+        """The value that bytes are."""
+        return self.serde.decode(data)
 
     def judged(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """All fields of a value in their own types. Raises Unfit where one has another type."""
@@ -81,7 +93,7 @@ class _Values:
 
     def seen(self, data: bytes) -> Any:
         """A value in bytes, with its fields as attributes."""
-        return with_attributes(self.serde.decode(data), self.arrow_type)
+        return with_attributes(self.decoded(data), self.arrow_type)
 
 
 @dataclass
@@ -120,7 +132,7 @@ class _Entry:
 class _StoreForm:
     """The form of a store's values: their fields, and the one of them that has the time of the timer."""
 
-    values: _Values
+    values: Values
     timer: str | None
 
     def stored(self, value: Any) -> tuple[bytes, int | None]:
@@ -202,8 +214,8 @@ class ProcessState(StatefulProcessor):
     ) -> None:
         self._operation, self._serde, self._key_serde = operation, serde, key_serde
         self._by_task = by_task
-        self._form = _StoreForm(_Values(operation.state), operation.timer)
-        self._made = _Values(operation.fields)
+        self._form = _StoreForm(Values(operation.state), operation.timer)
+        self._made = Values(operation.fields)
         self._read_type = struct_type(serde.fields)
         self._ttl_ms = operation.ttl_ms
         self._sweeps = sweeps and self._ttl_ms is not None
@@ -419,7 +431,7 @@ class AggregateFunctionState(ProcessState):
             else:
                 made = record.value if entry.value is None else called.call(before, record.value)
             value = self._judged(made)
-            data = None if value is None else self._made.serde.encode(value)
+            data = None if value is None else self._made.encoded(value)
             if data is not None and len(key) + len(data) > MAX_BYTES:
                 raise Unfit(f"returned what the store cannot hold: {too_large(MAX_BYTES)}")
         except BaseException as error:  # whatever a function of a declaration raises is the record's reason
@@ -440,7 +452,7 @@ class AggregateFunctionState(ProcessState):
     def _seen(self, made: Any) -> Any:
         """What an initializer gives, as it is seen when the store has it."""
         value = self._judged(made)
-        return None if value is None else self._made.seen(self._made.serde.encode(value))
+        return None if value is None else self._made.seen(self._made.encoded(value))
 
 
 class RestoredProcessState(ProcessState):
