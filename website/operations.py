@@ -19,6 +19,7 @@ from streamplan import (
     CogroupedKStream,
     GlobalKTable,
     KGroupedStream,
+    KGroupedTable,
     KStream,
     KTable,
     Pipeline,
@@ -42,6 +43,7 @@ CLASSES: tuple[type, ...] = (
     WindowedCogroupedKStream,
     KTable,
     GlobalKTable,
+    KGroupedTable,
 )
 """The classes of the language, in the order in which a declaration meets them."""
 
@@ -68,6 +70,7 @@ SETTING: Mapping[str, str] = {
     "shop_orders": 'shop_orders = topology.stream("shop-orders", value=Json("id string"))',
     "customers": 'customers = topology.table("customers", value=Json("name string, city string"), key="customer")',
     "accounts": 'accounts = topology.table("accounts", value=Json("name string"), key="customer")',
+    "balances": 'balances = topology.table("balances", value=Json("country string, amount double"), key="customer")',
     "addresses": 'addresses = topology.table("addresses", value=Json("city string"), key="customer")',
     "products": 'products = topology.global_table("products", value=Json("name string, price double"))',
     "table": 'table = topology.table("scores", value=Json("total bigint"))',
@@ -84,6 +87,13 @@ SETTING: Mapping[str, str] = {
     "add_click": "def add_click(key, value, spent):\n    return spent",
     "both_spent": "def both_spent(key, one, other):\n"
     '    return {"total": one.total + other.total, "orders": one.orders + other.orders}',
+    "plus": "def plus(so_far, balance):\n"
+    '    return {"country": balance.country, "amount": so_far.amount + balance.amount}',
+    "minus": "def minus(so_far, balance):\n"
+    '    return {"country": balance.country, "amount": so_far.amount - balance.amount}',
+    "nothing": 'def nothing():\n    return {"total": 0.0}',
+    "add": 'def add(key, balance, totals):\n    return {"total": totals.total + balance.amount}',
+    "take": 'def take(key, balance, totals):\n    return {"total": totals.total - balance.amount}',
     "Detector": "class Detector(Processor):\n"
     "    def process(self, record, store):\n"
     "        seen = store.get()\n"
@@ -118,6 +128,10 @@ READ_ON: Mapping[str, tuple[str, str]] = {
     "filter KTable": ("Operations of tables", "operations-of-tables"),
     "filter_not KTable": ("Operations of tables", "operations-of-tables"),
     "map_values KTable": ("Operations of tables", "operations-of-tables"),
+    "group_by KTable": ("Operations of tables", "operations-of-tables"),
+    "count KGroupedTable": ("Operations of tables", "operations-of-tables"),
+    "reduce KGroupedTable": ("Operations of tables", "operations-of-tables"),
+    "aggregate KGroupedTable": ("Operations of tables", "operations-of-tables"),
     "join KTable": ("Two tables", "two-tables"),
     "left_join KTable": ("Two tables", "two-tables"),
     "outer_join KTable": ("Two tables", "two-tables"),

@@ -3,8 +3,8 @@
 A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
 ``Processor``, ``arrow_batch`` and the serdes ``Avro``, ``JsonSchema``, ``Protobuf``, ``String``, ``Integer``, ``Long``,
 ``Double``, ``UUID`` and ``Bytes``. ``F`` writes expressions without texts. Annotations may need ``KStream``,
-``KTable`` or ``KGroupedStream``. Each is imported when it is first used. So a process that needs one part of the
-library does not import all of it.
+``KTable``, ``KGroupedStream`` or ``KGroupedTable``. Each is imported when it is first used. So a process that needs one
+part of the library does not import all of it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         CogroupedKStream,
         GlobalKTable,
         KGroupedStream,
+        KGroupedTable,
         KStream,
         KTable,
         WindowedCogroupedKStream,
@@ -75,6 +76,7 @@ __all__ = [
     "Json",
     "JsonSchema",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "KeyValueStore",
@@ -120,6 +122,7 @@ _MODULES = {
     "Json": "streamplan.serdes.json",
     "JsonSchema": "streamplan.serdes.json_schema",
     "KGroupedStream": "streamplan.model.kstream",
+    "KGroupedTable": "streamplan.model.kstream",
     "KStream": "streamplan.model.kstream",
     "KTable": "streamplan.model.kstream",
     "Limits": "streamplan.model.pipeline",

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from streamplan.model.kstream import CogroupedKStream, GlobalKTable, KStream, KTable, WindowedCogroupedKStream
+from streamplan.model.kstream import (
+    CogroupedKStream,
+    GlobalKTable,
+    KGroupedTable,
+    KStream,
+    KTable,
+    WindowedCogroupedKStream,
+)
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows, UntilWindowCloses
@@ -174,6 +181,10 @@ def ours(steps: Steps) -> Topology:
                 return on.cogroup(other, {"others": "sum(count)"})
             case "aggregate" if isinstance(on, CogroupedKStream | WindowedCogroupedKStream):
                 return on.aggregate(store=store, name=name)
+            case "aggregate" if isinstance(on, KGroupedTable):
+                return on.aggregate(dict, max, max, schema="count bigint", store=store, name=name)
+            case "reduce" if isinstance(on, KGroupedTable):
+                return on.reduce(max, max, store=store, name=name)
             case "aggregate":
                 return on.aggregate({"count": "sum(count)"}, store=store, name=name)
             case "reduce":
@@ -321,10 +332,13 @@ def theirs(jvm: Any, steps: Steps) -> str:
             case "aggregate" | "reduce":
                 if plain and not materialized:  # they take a name only together with a store
                     materialized = [getattr(kstream.Materialized, "with")(None, None)]
+                subtractor = "KGroupedTable" in on.getClass().getSimpleName()
                 if step.word == "reduce":
-                    return on.reduce(_function("Reducer"), *plain, *materialized)
+                    reducers = [_function("Reducer") for _ in range(1 + subtractor)]
+                    return on.reduce(*reducers, *plain, *materialized)
                 merger = [_function("Merger")] if "Session" in on.getClass().getSimpleName() else []
-                return on.aggregate(_function("Initializer"), _function("Aggregator"), *merger, *plain, *materialized)
+                aggregators = [_function("Aggregator") for _ in range(1 + subtractor)]
+                return on.aggregate(_function("Initializer"), *aggregators, *merger, *plain, *materialized)
             case "join" | "left_join" if step.foreign_key is not None:
                 extractor = type("Java", (), {"implements": ("java.util.function.Function",)})
                 extracted, joiner = type("Function", (), {"Java": extractor})(), _function("ValueJoiner")
@@ -646,6 +660,22 @@ OF_TABLES = {
     "a re-keyed stream as a table, named": "stream orders; map; to_table name=t; filter; to_stream; to out",
     "a re-keyed stream as a table twice": "stream orders; select_key as=k; to_table; to_stream; to a; "
     "k.to_table store=s; to_stream; to b",
+    "a table grouped": "table users; group_by; count; to_stream; to out",
+    "a table grouped, all named": "table users name=u store=s; group_by name=by; count name=c store=counts; to_stream",
+    "a table grouped, the store named": "table users; group_by; reduce store=r; to_stream; to out",
+    "a table grouped, the processor named": "table users; group_by; aggregate name=a; to_stream; to out",
+    "a table grouped, reduced by a named processor": "table users; group_by; reduce name=r; to_stream; to out",
+    "a grouped table aggregated twice": "table users; group_by as=g; count; g.aggregate store=s; to_stream; to out",
+    "a grouping of a table with a name, aggregated twice": "table users; group_by name=x as=g; count; g.reduce; "
+    "to_stream; to out",
+    "a table filtered and grouped": "table users; filter; map_values; group_by; count; to_stream; to out; users.filter",
+    "a table with a store, filtered and grouped": "table users store=s; filter store=t; group_by; count; filter; "
+    "to_stream; to out",
+    "an aggregate grouped": "stream orders; group_by; count; group_by; aggregate; group_by; count; to_stream; to out",
+    "a stream as a table grouped": "stream orders; to_table; group_by; count; to_stream; to out; orders.filter",
+    "a stream as a table with a store grouped": "stream orders; select_key; to_table store=s; filter; group_by; reduce",
+    "a grouped table joined": "stream orders; table users; orders.join users; to out; users.group_by; count",
+    "a table joined and grouped": "table users; users.group_by; count; to_stream; to out; stream orders; join users",
 }
 """Operations of tables. An import writes some of them."""
 

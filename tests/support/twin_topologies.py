@@ -161,6 +161,26 @@ def one_after_the_other(key: str, one: Any, other: Any) -> dict[str, Any]:
     return {"n": (one.n or 0) + (other.n or 0), "s": f"{other.s}{one.s}"[:6]}
 
 
+def came(so_far: Any, value: Any) -> dict[str, Any] | None:
+    """Depends on the order of the calls. A sum that 7 divides deletes the group."""
+    total = (so_far.n or 0) + (value.n or 0)
+    return {"n": total, "s": f"{so_far.s}+{value.n}"[-7:]} if total % 7 else None
+
+
+def went(so_far: Any, value: Any) -> dict[str, Any] | None:
+    total = (so_far.n or 0) - (value.n or 0)
+    return {"n": total, "s": f"{so_far.s}-{value.n}"[-7:]} if total % 5 else None
+
+
+def came_to(key: str, value: Any, aggregate: Any) -> dict[str, Any] | None:
+    """The same of an aggregate. No number is missing."""
+    return {"n": (aggregate.n or 0) + value.n, "s": f"{key}{value.n}{aggregate.s}"[:6]}
+
+
+def went_from(key: str, value: Any, aggregate: Any) -> dict[str, Any] | None:
+    return {"n": aggregate.n - value.n, "s": f"-{aggregate.s}"[:6]} if aggregate.n - value.n else None
+
+
 GAPS_STATE = "n bigint, s string, due timestamp"
 
 
@@ -277,6 +297,16 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.repartition(name=name)
         case "group_by", [stream]:
             return stream.group_by("s", name=name)
+        case "group_table", [table]:
+            return table.group_by("s", name=name)
+        case "group_even", [table]:
+            return table.group_by("if(n % 2 = 0, 'even', null)")
+        case "group_plainly", [table]:
+            return table.group_by("record.key")
+        case "table_reduce", [grouped]:
+            return grouped.reduce(came, went, store=name)
+        case "table_aggregate", [grouped]:
+            return grouped.aggregate(dict, came_to, went_from, schema=VALUE.schema, store=name)
         case "group_by_key", [stream]:
             return stream.group_by_key(name=name)
         case word, [grouped] if word in WINDOWS or word in SESSIONS:
@@ -358,7 +388,7 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.to(step.topic) if word == "to_windowed" else stream.group_by_key(name=name)
         case "to_either", [stream]:
             return stream.to("if(n > 4, 'large', 'small')", topics=("large", "small"), name=name)
-        case (("to" | "to_sessions"), [stream]):
+        case (("to" | "to_text" | "to_sessions"), [stream]):
             return stream.to(step.topic)
     raise LookupError(step.word)
 
@@ -499,6 +529,29 @@ def _one_after_the_other(key: Any, one: Any, other: Any) -> bytes | None:
     first, second = read(one) or {}, read(other) or {}
     n = (first.get("n") or 0) + (second.get("n") or 0)
     return written({"n": n, "s": f"{second.get('s')}{first.get('s')}"[:6]})
+
+
+def _came(so_far: Any, value: Any) -> bytes | None:
+    before, fields = read(so_far) or {}, read(value) or {}
+    total = (before.get("n") or 0) + (fields.get("n") or 0)
+    return written({"n": total, "s": f"{before.get('s')}+{fields.get('n')}"[-7:]}) if total % 7 else None
+
+
+def _went(so_far: Any, value: Any) -> bytes | None:
+    before, fields = read(so_far) or {}, read(value) or {}
+    total = (before.get("n") or 0) - (fields.get("n") or 0)
+    return written({"n": total, "s": f"{before.get('s')}-{fields.get('n')}"[-7:]}) if total % 5 else None
+
+
+def _came_to(key: str, value: Any, aggregate: Any) -> bytes | None:
+    before, fields = read(aggregate) or {}, read(value) or {}
+    return written({"n": before.get("n", 0) + fields["n"], "s": f"{key}{fields['n']}{before.get('s')}"[:6]})
+
+
+def _went_from(key: str, value: Any, aggregate: Any) -> bytes | None:
+    before, fields = read(aggregate) or {}, read(value) or {}
+    n = before["n"] - fields["n"]
+    return written({"n": n, "s": f"-{before['s']}"[:6]}) if n else None
 
 
 def _added_of_first(key: Any, value: Any, total: Any) -> bytes | None:
@@ -716,6 +769,26 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.repartition(library.option("Repartitioned", "with", bytes_serde, bytes_serde).withName(name))
         case "group_by", [stream]:
             return library.grouped(stream, lambda key, value: text_or_none((read(value) or {}).get("s")), name)
+        case (("group_table" | "group_even" | "group_plainly") as word, [table]):
+            names = [name] if word == "group_table" else []
+            grouped = library.option("Grouped", "with", *names, library.serdes.String(), bytes_serde)
+
+            def of_group(key: Any, value: Any) -> Any:
+                found = json.loads(bytes(value))
+                even = "even" if found.get("n") is not None and found["n"] % 2 == 0 else None
+                keys = {"group_table": found.get("s"), "group_even": even, "group_plainly": bytes(key).decode()}
+                return pair(keys[word], raw(value))
+
+            return table.groupBy(_function("KeyValueMapper", "apply", of_group), grouped)
+        case "table_reduce", [grouped]:
+            reducers = (_function("Reducer", "apply", each) for each in (_came, _went))
+            return grouped.reduce(*reducers, library.stored(name))
+        case "table_aggregate", [grouped]:
+            empty = _function("Initializer", "apply", lambda: b"{}")
+            aggregators = (_function("Aggregator", "apply", each) for each in (_came_to, _went_from))
+            return grouped.aggregate(empty, *aggregators, library.stored(name))
+        case "to_text", [stream]:
+            return stream.to(step.topic, library.option("Produced", "with", library.serdes.String(), bytes_serde))
         case "group_by_key", [stream]:
             return stream.groupByKey(library.option("Grouped", "with", name, bytes_serde, bytes_serde))
         case word, [grouped] if word in WINDOWS:
@@ -810,7 +883,9 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return table.toStream()
         case "counts", [stream]:
             with_key = _function(
-                "ValueMapperWithKey", "apply", lambda key, count: written({"n": count, "s": bytes(key).decode()})
+                "ValueMapperWithKey",
+                "apply",
+                lambda key, count: written({"n": count, "s": key if isinstance(key, str) else bytes(key).decode()}),
             )
             return stream.mapValues(with_key)
         case "windows", [stream]:

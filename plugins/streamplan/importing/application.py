@@ -30,7 +30,7 @@ _EXTRACTOR = re.compile(r"\(extractor class: .*\)$")
 _READ = ("stream", "table", "global_table")
 """The words that read a topic."""
 
-_KINDS = {"KStream": "stream", "KTable": "table", "KGroupedStream": "grouping"}
+_KINDS = {"KStream": "stream", "KTable": "table", "KGroupedStream": "grouping", "KGroupedTable": "grouping"}
 """What the classes of the language are called in an answer."""
 
 

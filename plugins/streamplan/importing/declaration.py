@@ -48,6 +48,9 @@ _PREFIXES = {
     "to_stream": "KTABLE-TOSTREAM-",
     "table_filter": "KTABLE-FILTER-",
     "table_map_values": "KTABLE-MAPVALUES-",
+    "table_group_by": "KTABLE-SELECT-",
+    "table_aggregate": "KTABLE-AGGREGATE-",
+    "table_reduce": "KTABLE-REDUCE-",
     "to_table": "KSTREAM-TOTABLE-",
     "to": "KSTREAM-SINK-",
 }
@@ -98,6 +101,7 @@ class _Writer:
         again: The call that reads the first stream. Called again, it draws a number and does nothing else.
         made: The results of the calls.
         tables: Those that are tables.
+        grouped_tables: Those that are tables with groups.
         groupings: By node and name the results that are groupings.
         cogrouped: By groupings that are folded into one store, and their topics, the result of ``cogroup``.
         branches: By split the number of its branches so far.
@@ -114,6 +118,7 @@ class _Writer:
         self.again: Call | None = None
         self.made: set[str] = set()
         self.tables: set[str] = set()
+        self.grouped_tables: set[str] = set()
         self.groupings: dict[tuple[str, str | None], str] = {}
         self.cogrouped: dict[tuple[str | None, ...], str] = {}
         self.branches: dict[str, int] = {}
@@ -165,6 +170,10 @@ class _Writer:
                 self._of_table(operation)
             case "suppress" if operation.on[0] in self.suppressed:
                 self._suppress(operation)
+            case "table_group_by":
+                self._group_table(operation)
+            case "table_aggregate" | "table_reduce":
+                self._table_aggregate(operation)
             case "split":
                 self._split(operation)
             case "branch":
@@ -288,8 +297,10 @@ class _Writer:
                 return all(are_tables)
             case "join" | "left_join":
                 return are_tables == [False, True]
-            case "to_stream" | "table_filter" | "table_map_values" | "suppress":
+            case "to_stream" | "table_filter" | "table_map_values" | "suppress" | "table_group_by":
                 return are_tables == [True]
+            case "table_aggregate" | "table_reduce":
+                return {*operation.on} <= self.grouped_tables
             case "stream" | "table" | "global_table" | "stand_in":
                 return True
         return not any(are_tables)
@@ -304,7 +315,7 @@ class _Writer:
         )
 
     def _of_table(self, operation: Operation) -> None:
-        """Declare an operation whose result is a table without a state store."""
+        """Declare an operation whose result is a table."""
         node, method = operation.node, operation.word.removeprefix("table_")
         arguments: tuple[Argument, ...] = ()
         if method == "filter":
@@ -312,7 +323,11 @@ class _Writer:
         elif method == "map_values":
             arguments = (self.ask.fields(node.name, "the value that {} gives"),)
         options = self._named(node, operation.word)
-        self.number += method == "to_table"  # the number of its store, which is not shown
+        drawn = f"KSTREAM-TOTABLE-STATE-STORE-{self.number:010d}" if method == "to_table" else ""
+        if node.stores and node.stores[0] != drawn:
+            options["store"] = literal(node.stores[0])
+        else:
+            self.number += method == "to_table"  # the number of its store, which need not be shown
         self.tables.add(node.name)
         self._call(Call(node.name, operation.on[0], method, arguments, options, _variable(node.name, method)))
 
@@ -328,6 +343,37 @@ class _Writer:
         variable = _variable(node.name, "suppress")
         waits = Code("UntilWindowCloses()", "UntilWindowCloses()")
         self._call(Call(node.name, operation.on[0], "suppress", (waits,), options, variable))
+
+    def _group_table(self, operation: Operation) -> None:
+        node = operation.node
+        options = self._named(node, operation.word)
+        key = self.ask.text(node.name, "the key that {} gives", "count")
+        self.grouped_tables.add(node.name)
+        self._call(Call(node.name, operation.on[0], "group_by", (key,), options, _variable(node.name, "grouped")))
+
+    def _table_aggregate(self, operation: Operation) -> None:
+        node, [store], method = operation.node, operation.node.stores, operation.word.removeprefix("table_")
+        arguments: tuple[Argument, ...] = ()
+        options: Options = {}
+        comment = ""
+        if COUNT in self.facts.stores.get(store, ()) and method == "aggregate":
+            method, comment = "count", "It looks like a count: the values of its changelog have 8 bytes."
+        if method != "count":
+            advice = ": count() or aggregate()" if method == "aggregate" else ""
+            asked = (f"the function that adds a value in {{}}{advice}", "the function that takes a value out in {}")
+            functions = tuple(Code(self.ask.text(node.name, each, "").written, "max") for each in asked)
+            arguments = functions if method == "reduce" else (Code("dict", "dict"), *functions)
+        if method == "aggregate":
+            options["schema"] = _fields(self.ask.text(node.name, "the fields of the aggregate of {}", ""))
+        if store == f"KTABLE-AGGREGATE-STATE-STORE-{self.number:010d}":
+            self.number += 1
+        else:
+            options["store"] = literal(store)
+        self.number += 2  # of the sink and the source of its topic
+        options |= self._named(node, operation.word)
+        self.tables.add(node.name)
+        variable = _variable(store, method)
+        self._call(Call(node.name, operation.on[0], method, arguments, options, variable, comment))
 
     def _split(self, operation: Operation) -> None:
         node = operation.node

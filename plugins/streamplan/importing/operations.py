@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from streamplan.importing.nodes import DescribedRepartition, Node, number_of, prefix_of
-from streamplan.importing.recognition import AGGREGATES, JOINS, DescribedStreamJoin, Recognition
+from streamplan.importing.recognition import AGGREGATES, JOINS, TABLE_AGGREGATES, DescribedStreamJoin, Recognition
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ class _Operations:
                 yield self._global_join(node)
             elif word in AGGREGATES:
                 yield self._aggregate(node)
+            elif word in TABLE_AGGREGATES:
+                yield self._table_aggregate(node)
             elif word in JOINS:
                 yield self._join(node)
             elif word == "stream_join":
@@ -106,7 +108,9 @@ class _Operations:
                 numbers = () if number is None else (number, number_of(node.stores[0]))
                 yield Operation(word, node, node.before, numbers)
             elif word == "to_table":
-                yield Operation(word, node, node.before, (number, None))
+                store = number_of(node.stores[0]) if node.stores else None
+                has_number = not node.stores or store is not None
+                yield Operation(word, node, node.before, (number, *((store,) if has_number else ())))
             elif word in ("in_stream_join", "in_table_join", "in_foreign_key_join", "in_cogroup"):
                 continue
             else:
@@ -157,6 +161,13 @@ class _Operations:
         numbers = (*own, *self._numbers_of(topic, node))
         name = self.found.grouping_name(topic)
         return Operation(self.found.words[node.name], node, (topic.upstream,), numbers, topic, name, others=others)
+
+    def _table_aggregate(self, node: Node) -> Operation:
+        topic, store = self.found.repartitions[node.before[0]], number_of(node.stores[0])
+        sink, _, source = self._numbers_of(topic, node)
+        numbers = (*(() if store is None else (store,)), sink, source, number_of(node.name))
+        name = None if topic.prefix == node.stores[0] else topic.prefix
+        return Operation(self.found.words[node.name], node, (topic.upstream,), numbers, topic, name)
 
     def _join(self, node: Node) -> Operation:
         table = self.found.writers[node.stores[0]]

@@ -38,8 +38,12 @@ from streamplan.model.operations import (
     StreamJoin,
     SubscriptionJoin,
     SubscriptionSend,
+    TableAggregate,
+    TableCount,
     TableJoin,
+    TableKeySelect,
     TableMapValues,
+    TableReduce,
     value_of_stream,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source
@@ -107,7 +111,12 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                     after[node.name] = {KEY: before.get(PRIMARY_KEY, frozenset()), **other}
                 case Processor(operation=ForeignTableJoin()):
                     after[node.name] = {name: of for name, of in before.items() if name != KEY}
-                case Processor(operation=ReduceFunction(store=store)):
+                case Processor(operation=TableCount(store=store)):
+                    origins = before.get(KEY, frozenset())
+                    stored[store] = after[node.name] = {KEY: origins, "count": origins}
+                case Processor(operation=(ReduceFunction(store=store) | TableReduce(store=store)) as reduced) if (
+                    not isinstance(reduced, TableAggregate)
+                ):
                     names = tuple((name, "") for name in before if name != KEY)
                     stored[store] = after[node.name] = {
                         KEY: before.get(KEY, frozenset()),
@@ -138,7 +147,7 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
 def _through(operation: Operation, before: Origins, table: Origins) -> dict[str, frozenset[Column]]:
     """Return the columns behind a processor."""
     match operation:
-        case KeySelect(key=key):
+        case KeySelect(key=key) | TableKeySelect(key=key):
             return {**before, KEY: _of(key, before)}
         case MapValues(value=value) | TableMapValues(value=value):
             return {KEY: before.get(KEY, frozenset()), **_columns(value, before)}

@@ -82,9 +82,13 @@ from streamplan.model.operations import (
     StateStore,
     StreamJoin,
     Suppress,
+    TableAggregate,
+    TableCount,
     TableFilter,
     TableJoin,
+    TableKeySelect,
     TableMapValues,
+    TableReduce,
     ToStream,
     ToTable,
     final,
@@ -1630,7 +1634,7 @@ class KStream(_Declared[K, V]):
         self._refuse_window("to_table")
         table_name = graph.name(name, "KSTREAM-TOTABLE-")
         if store is None:
-            graph.next_name("KSTREAM-TOTABLE-STATE-STORE-")
+            generated = graph.next_name("KSTREAM-TOTABLE-STATE-STORE-")
         else:
             graph.store_name(store, "")
         parent, sources = self._node, self._sources
@@ -1638,11 +1642,18 @@ class KStream(_Declared[K, V]):
             repartition = graph.draw_repartition(table_name, self._key.serde)
             graph.add_repartition(repartition, self._node)
             parent, sources = repartition.node, frozenset({repartition.source})
-        node = graph.processor(table_name, ToTable(store), parent)
-        is_stored = store is not None
+        stores = [store]
+
+        def send_old_values(force: bool) -> bool:
+            if force and stores[0] is None:
+                graph.generated.add(generated)
+                stores[0] = generated
+            return stores[0] is not None
+
+        node = graph.processor(table_name, lambda: ToTable(stores[0]), parent)
         return KTable(
             graph, node, self._fields, self._key, sources, None, store or "",
-            _result_of="to_table", _sends_old_values=lambda: is_stored, _record_class=self._record_class,
+            _result_of="to_table", _send_old_values=send_old_values, _record_class=self._record_class,
         )  # fmt: skip
 
     # -- shared
@@ -2603,8 +2614,11 @@ class KTable(_Declared[K, V]):
     """The topic that the table is read from, and the serde of its values; None for another table."""
     _result_of: str = ""
     """The operation without a look-up that gives its values: nothing is joined with its result. Empty elsewhere."""
-    _sends_old_values: Callable[[], bool] = lambda: True
-    """Whether the library knows the value before an update (``KTableImpl.enableSendingOldValues``)."""
+    _send_old_values: Callable[[bool], bool] = lambda force: True
+    """Asks for the value before each update, and tells whether it will be known (``enableSendingOldValues``).
+
+    A table without a state store gets one where it is forced to.
+    """
     _suppress: Callable[[], None] | None = None
     """Lets the aggregate pass the final results alone. None for a table that is no aggregate of time windows."""
 
@@ -2614,7 +2628,7 @@ class KTable(_Declared[K, V]):
         Example: ``counts.filter("count > 10").to_stream().to("often")``
 
         As in the library, every update of a table without a state store is passed: also the deletion of a key that had
-        no value that was kept. The filter of an aggregate, or of another table with a state store, is refused.
+        no value that was kept. Of an aggregate, and of another table with a state store, such a deletion is left out.
 
         Args:
             condition: A Spark SQL condition. Of ``record`` it sees the key, and its window. A value for which the
@@ -2664,7 +2678,14 @@ class KTable(_Declared[K, V]):
         columns = self._columns(self._named(value, fields, "map_values"), "map_values")
         for column, expression in columns:
             self._refuse_record(expression, f"map_values, {column}")
-        mapped = self._computed("KTABLE-MAPVALUES-", name, store, "map_values", TableMapValues(columns, store))
+        mapped = self._computed(
+            "KTABLE-MAPVALUES-",
+            name,
+            store,
+            "map_values",
+            lambda: TableMapValues(columns, store),
+            self._send_old_values if store is None else lambda force: True,
+        )
         names = None if self._fields is None else _column_names(columns)
         return replace(mapped, _fields=names, _record_class=None)
 
@@ -2672,8 +2693,20 @@ class KTable(_Declared[K, V]):
         """``KTableImpl.doFilter``."""
         condition = self._field(condition, operation)
         self._refuse_record(condition, operation)
-        filtered = TableFilter(condition, operation == "filter_not", store, self._sends_old_values())
-        return self._computed("KTABLE-FILTER-", name, store, operation, filtered)
+        known = [self._send_old_values(False)]
+
+        def send_old_values(force: bool) -> bool:
+            known[0] = known[0] or store is not None or self._send_old_values(force)
+            return known[0]
+
+        negated = operation == "filter_not"
+
+        def filtering() -> Operation:
+            if self._final:  # a result has no old value, and no deletion comes of it
+                return FilterNot(condition) if negated else Filter(condition)
+            return TableFilter(condition, negated, store, known[0])
+
+        return self._computed("KTABLE-FILTER-", name, store, operation, filtering, send_old_values)
 
     def _refuse_record(self, expression: str, operation: str) -> None:
         if _OTHER_THAN_WINDOWED_KEY.search(_TEXT.sub("", expression)):
@@ -2683,7 +2716,13 @@ class KTable(_Declared[K, V]):
             )
 
     def _computed(
-        self, prefix: str, name: str | None, store: str | None, operation: str, computing: TableFilter | TableMapValues
+        self,
+        prefix: str,
+        name: str | None,
+        store: str | None,
+        operation: str,
+        computing: Callable[[], Operation],
+        send_old_values: Callable[[bool], bool],
     ) -> KTable[K, Any]:
         """The table whose values an operation computes, each from one value of this table."""
         if store is not None:
@@ -2694,10 +2733,9 @@ class KTable(_Declared[K, V]):
                     "Leave out store=, or write the updates with to_stream().to('…')",
                 )
         node = self._graph.processor(self._graph.name(name, prefix), computing, self._node)
-        sends_old_values = self._sends_old_values if store is None else lambda: True
         return KTable(
             self._graph, node, self._fields, self._key, self._sources, self._window, store or "",
-            _final=self._final, _result_of=operation, _sends_old_values=sends_old_values,
+            _final=self._final, _result_of=operation, _send_old_values=send_old_values,
             _record_class=self._record_class,
         )  # fmt: skip
 
@@ -2907,6 +2945,55 @@ class KTable(_Declared[K, V]):
         fields = None if self._fields is None or other._fields is None else tuple(column for column, _ in columns)
         return KTable(graph, node, fields, self._key, sources, None, store or "", _joined_from=(store or self._store,))
 
+    @overload
+    def group_by(self, key: Text, *, key_serde: None = None, name: str | None = ...) -> KGroupedTable[str, V]: ...
+
+    @overload
+    def group_by(
+        self, key: Text, *, key_serde: Primitive[NewKey], name: str | None = ...
+    ) -> KGroupedTable[NewKey, V]: ...
+
+    @overload
+    def group_by(self, key: Text, *, key_serde: KeySerde | None, name: str | None = ...) -> KGroupedTable[Any, V]: ...
+
+    def group_by(
+        self, key: Text, *, key_serde: KeySerde | Primitive[Any] | None = None, name: str | None = None
+    ) -> KGroupedTable[Any, V]:
+        """Group the values that the table has now by an expression. An update takes the old value out of its group.
+
+        Example: ``customers.group_by("city", name="by-city").count(store="customers-per-city")``
+
+        Old and new values go through a repartition topic. A table that is read from a topic gets a state store.
+
+        Args:
+            key: A Spark SQL expression. Its text is the new key. Of ``record`` it sees the key. A value for which it is
+                null is in no group.
+            key_serde: The serde that writes the key instead (``Grouped.keySerde``), as ``Long()``. The expression has
+                its type; see :meth:`KStream.select_key`.
+            name: Names the processor, and the repartition topic ``<application.id>-<name>-repartition``
+                (``Grouped.as``).
+        """
+        graph = self._graph
+        key = self._field(key, "group_by")
+        self._refuse_record(key, "group_by")
+        new_key = Key.declared(graph, "group_by", _word(key), key_serde)
+        if self._window is not None:
+            graph.fault(
+                "group_by: the keys of the table have windows",
+                "to_stream().group_by('…') groups its updates, each of which counts",
+            )
+        if self._joined_from and not self._store:
+            graph.fault(
+                "group_by: the table is the result of a join of tables without a state store",
+                "Give the join a store: store='…'",
+            )
+        select = TableKeySelect(key, new_key.serde)
+        node = graph.processor(graph.name(name, "KTABLE-SELECT-"), select, self._node)
+        self._send_old_values(True)
+        return KGroupedTable(
+            graph, node, self._fields, new_key, self._sources, _name=name, _record_class=self._record_class
+        )
+
     def to_stream(self, *, name: str | None = None) -> KStream[K, V]:
         """The updates of the table as a stream.
 
@@ -2985,6 +3072,170 @@ class GlobalKTable(_Declared[K, V]):
 
     _topic: str = ""
     _serde: Serde = field(default_factory=Bytes)
+
+
+@answers_words
+@judged
+@dataclass(frozen=True, eq=False, repr=False)
+class KGroupedTable(_Declared[K, V]):
+    """A table whose values are grouped by new keys.
+
+    Example: ``customers.group_by("city").count()``
+
+    Attributes:
+        _name: Names the repartition topic; None for a name that follows from the store.
+        _repartition: The nodes around the repartition topic, where an aggregate has added them.
+    """
+
+    _name: str | None = None
+    _repartition: list[Repartition] = field(default_factory=list)
+
+    def count(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
+        """Count the keys of the table that are in each group now.
+
+        Example: ``customers.group_by("city").count(store="customers-per-city")``
+
+        The count of a group that nothing is in any more is 0.
+
+        Args:
+            store: The name of the state store. Its changelog is ``<application.id>-<store>-changelog``.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table whose value has the field ``count``.
+        """
+        store_name = self._graph.store_name(store, "KTABLE-AGGREGATE-")
+        return self._aggregate("KTABLE-AGGREGATE-", name, store_name, TableCount.of(store_name), ("count",))
+
+    def reduce(
+        self,
+        adder: Callable[[V, V], V | None],
+        subtractor: Callable[[V, V], V | None],
+        *,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """Combine the values of each group with Python functions.
+
+        Example: ``balances.group_by("country").reduce(plus, minus, store="balance-per-country")``
+
+        Args:
+            adder: A function that is given the value so far and one that comes into the group, and returns the new
+                value (``Reducer``). The first value of a group is kept as it is.
+            subtractor: A function that is given the value so far and one that leaves the group. It is called first
+                where an update has both.
+            on_error: See :meth:`KStream.map_values`. After a failed call the value is as before.
+            deterministic: See :meth:`KStream.map_values`. It holds for all functions.
+            store: The name of the state store.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with the fields of the table. A function that returns None deletes the group.
+        """
+        given, classes = ("the value so far", "the value"), (self._record_class, self._record_class)
+        added, removed = (
+            self._function(function, "reduce", on_error, deterministic, given, classes)
+            for function in (adder, subtractor)
+        )
+        store_name = self._graph.store_name(store, "KTABLE-AGGREGATE-")
+        operation = TableReduce(added, store_name, (), (), subtractor=removed)
+        return self._aggregate("KTABLE-REDUCE-", name, store_name, operation, self._fields, self._record_class)
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], Made],
+        adder: Callable[[K, V, Made], Made | None],
+        subtractor: Callable[[K, V, Made], Made | None],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Made]: ...
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Any]: ...
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+        *,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]:
+        """Aggregate the values of each group with Python functions.
+
+        Example: ``balances.group_by("country").aggregate(nothing, add, take, store="totals", schema="total double")``
+
+        Args:
+            initializer: A function without arguments that returns the aggregate of a group of which there is none
+                (``Initializer``).
+            adder: A function that is given the new key, a value that comes into the group, and the aggregate so far,
+                and returns the new aggregate (``Aggregator``).
+            subtractor: The same for a value that leaves the group. It is called first where an update has both.
+            schema: The fields of the aggregate, in Spark's DDL. Without it the return type of the adder, or of the
+                initializer, tells them; see :meth:`KStream.map_values`.
+            on_error: See :meth:`KStream.map_values`. After a failed call the aggregate is as before.
+            deterministic: See :meth:`KStream.map_values`. It holds for all functions.
+            store: The name of the state store.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with these fields. A function that returns None deletes the group.
+        """
+        begun = self._function(initializer, "aggregate", on_error, deterministic, given=())
+        given = ("the key", "the value", "the aggregate")
+        returned = returned_class(adder) or returned_class(initializer)
+        classes = (None, self._record_class, returned)
+        added, removed = (
+            self._function(function, "aggregate", on_error, deterministic, given, classes)
+            for function in (adder, subtractor)
+        )
+        made = self._made_by(added, hinted_schema(initializer) if schema is None else schema, "aggregate")
+        store_name = self._graph.store_name(store, "KTABLE-AGGREGATE-")
+        columns = tuple((made or {}).items())
+        operation = TableAggregate(added, store_name, columns, columns, subtractor=removed, initializer=begun)
+        return self._aggregate("KTABLE-AGGREGATE-", name, store_name, operation, _names(made), returned)
+
+    def _aggregate(
+        self,
+        prefix: str,
+        name: str | None,
+        store: str,
+        operation: TableReduce,
+        fields: tuple[str, ...] | None,
+        record_class: type | None = None,
+    ) -> KTable[K, Any]:
+        """``KGroupedTableImpl.doAggregate``."""
+        graph = self._graph
+        repartition = graph.draw_table_repartition(self._name or store, name, self._key.serde)
+        processor_name = graph.name(name, prefix)
+        if not self._repartition or self._name is None:
+            self._repartition[:] = [repartition]
+        graph.add_repartition(self._repartition[0], self._node)
+        node = graph.processor(processor_name, operation, self._repartition[0].node)
+        sources = frozenset({self._repartition[0].source})
+        return KTable(graph, node, fields, self._key, sources, None, store, _record_class=record_class)
 
 
 def _stand_in(graph: StreamsGraph, node: GraphNode, sources: frozenset[str], returns: Any) -> Any:

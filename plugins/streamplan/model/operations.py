@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from streamplan.model.functions import PythonFunction
 from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows, duration_ms
@@ -756,6 +756,58 @@ class TableMapValues:
 
 
 @dataclass(frozen=True)
+class TableKeySelect:
+    """Passes what a table had of a key and what it has now, each to its new key (``KTableRepartitionMap``).
+
+    Attributes:
+        key: The new key. It is a function of the value and the key.
+        key_serde: Writes it.
+    """
+
+    key: str
+    key_serde: KeySerde = STRING
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TableReduce(Process):
+    """Keeps for each new key of a grouped table what functions make of the values that come and go (``KTableReduce``).
+
+    ``function`` is given the value so far and one that comes. The fields of the store are those of the table, which are
+    known when the query is planned.
+
+    Attributes:
+        subtractor: Is given the value so far and one that goes.
+    """
+
+    subtractor: PythonFunction
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TableAggregate(TableReduce):
+    """The same of an aggregate (``KTableAggregate``). The functions are given the key, the value and the aggregate.
+
+    Attributes:
+        initializer: Gives the aggregate of a key of which there is none.
+    """
+
+    initializer: PythonFunction
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TableCount(TableAggregate):
+    """Counts the keys of a table by their new keys. The store has numbers of 8 bytes, as that of :class:`Count`."""
+
+    @classmethod
+    def of(cls, store: str) -> TableCount:
+        """Return the operation of a store."""
+        columns = (("count", "bigint"),)
+        added, removed, begun = (
+            PythonFunction(f"{__name__}.{function.__name__}", function) for function in (_added, _removed, _begun)
+        )
+        return cls(added, store, columns, columns, subtractor=removed, initializer=begun)
+
+
+@dataclass(frozen=True)
 class ToTable:
     """The records of a stream as the updates of a table: a null value deletes its key (``KStream.toTable``).
 
@@ -831,13 +883,14 @@ Operation: TypeAlias = (
     | ForeignKeyResult
     | TableFilter
     | TableMapValues
+    | TableKeySelect
     | ToTable
     | ToStream
     | Suppress
 )
 
 
-SETS_KEY = (KeySelect, Map, MapFunction, FlatMap, FlatMapFunction, ProcessWithStores)
+SETS_KEY = (KeySelect, TableKeySelect, Map, MapFunction, FlatMap, FlatMapFunction, ProcessWithStores)
 """The operations that give a record another key."""
 
 SENDS = (SubscriptionSend, SubscriptionJoin, ForeignTableJoin)
@@ -902,6 +955,18 @@ def function_of(operation: Operation) -> PythonFunction | None:
         case AggregateWindowsFunction():
             return operation.function
     return None
+
+
+def _added(key: object, value: object, aggregate: Any) -> dict[str, int]:
+    return {"count": aggregate.count + 1}
+
+
+def _removed(key: object, value: object, aggregate: Any) -> dict[str, int]:
+    return {"count": aggregate.count - 1}
+
+
+def _begun() -> dict[str, int]:
+    return {"count": 0}
 
 
 def _closes_last(arguments: str) -> bool:

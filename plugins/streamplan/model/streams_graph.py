@@ -101,12 +101,12 @@ class Repartition:
     Attributes:
         node: The node of the logical graph.
         source: The name of the source node that reads the topic.
-        before: The names of the null-key filter and the sink that write it.
+        before: The names of the nodes that write it: the sink, and before it the null-key filter of a stream.
     """
 
     node: GraphNode
     source: str
-    before: tuple[str, str]
+    before: tuple[str, ...]
 
 
 class StreamsGraph:
@@ -522,6 +522,31 @@ class StreamsGraph:
 
         described = RepartitionTopic(topic, number_of_partitions, location)
         return Repartition(GraphNode(source, build, location, repartition=described), source, (null_key_filter, sink))
+
+    def draw_table_repartition(self, prefix: str, name: str | None, key_serde: KeySerde) -> Repartition:
+        """Draw the names of the nodes around the repartition topic of a grouped table (``KGroupedTableImpl``).
+
+        The nodes are not added: :meth:`add_repartition` does that.
+
+        Args:
+            prefix: The topic is ``<prefix>-repartition``.
+            name: The name of the aggregate, where it has one.
+            key_serde: The serde of the topic's keys.
+        """
+        location = caller_location()
+        topic = f"{prefix}-repartition"
+        sink, source = self.next_name("KSTREAM-SINK-"), self.next_name("KSTREAM-SOURCE-")
+        if name is not None:
+            sink, source = f"{name}-sink", f"{name}-source"
+
+        def build(before: tuple[str, ...]) -> BuiltNodes:
+            return [
+                (Sink(sink, topic, location, internal=True), before),
+                (Source(source, topic, location, key_serde=key_serde), ()),
+            ]
+
+        described = RepartitionTopic(topic, None, location)
+        return Repartition(GraphNode(source, build, location, repartition=described), source, (sink,))
 
     def add_repartition(self, repartition: Repartition, parent: GraphNode) -> None:
         """Add the nodes around a repartition topic, or another parent of nodes that were added before."""

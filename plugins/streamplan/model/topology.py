@@ -325,10 +325,14 @@ class Topology:
         def materialize() -> None:
             needed[0] = True
 
+        def send_old_values(force: bool) -> bool:
+            needed[0] = needed[0] or force
+            return needed[0]
+
         sources = frozenset({source})
         table: KTable[Any, Any] = KTable(
             graph, node, fields, of_key, sources, None, store_name, materialize,
-            _topic=(topic, value), _sends_old_values=lambda: needed[0], _record_class=class_of(value),
+            _topic=(topic, value), _send_old_values=send_old_values, _record_class=class_of(value),
         )  # fmt: skip
         judge_timestamp(table, "table", timestamp if isinstance(timestamp, Expression) else told)
         return table

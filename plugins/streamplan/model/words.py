@@ -146,6 +146,13 @@ _WAYS: Mapping[tuple[str, str], str] = {
     ("BranchedKStream", "KGroupedStream"): "group a branch first: no_default_branch()['name'].group_by('key').{}(…)",
     ("KTable", "KStream"): "take the updates of the table: to_stream().{}(…)",
     ("KTable", "KGroupedStream"): "take its updates and group them: to_stream().group_by('key').{}(…)",
+    ("KTable", "KGroupedTable"): "group the table first: group_by('key').{}(…)",
+    ("KGroupedTable", "KStream"): "write it behind an aggregate: count().to_stream().{}(…)",
+    ("KGroupedTable", "KTable"): "write it before group_by, or behind an aggregate: count().{}(…)",
+    (
+        "KGroupedTable",
+        "KGroupedStream",
+    ): "group the updates of the table: to_stream().group_by('key').{}(…)",
     ("KGroupedStream", "KStream"): "write it before group_by, or behind the aggregate: count().to_stream().{}(…)",
     ("KGroupedStream", "KTable"): "write it behind an aggregate: count().{}(…)",
     ("KGroupedStream", "WindowedKStream"): "give it windows first: windowed_by(TimeWindows('1 minute')).{}(…)",

@@ -16,7 +16,15 @@ import pytest
 from streamplan.errors import Refused
 from streamplan.local.jars import KAFKA_STREAMS
 from streamplan.model.copartitioning import resolve_partition_counts
-from streamplan.model.kstream import BranchedKStream, CogroupedKStream, KGroupedStream, KStream, KTable, WindowedKStream
+from streamplan.model.kstream import (
+    BranchedKStream,
+    CogroupedKStream,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
+    KTable,
+    WindowedKStream,
+)
 from streamplan.model.partitioner import murmur2, partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import CHANGELOG_CONFIGS, REPARTITION_CONFIGS, windowed_changelog_configs
@@ -85,12 +93,15 @@ def test_every_operation_is_compared() -> None:
     }  # words of these texts alone
     known = {
         word
-        for kind in (Topology, KStream, BranchedKStream, KGroupedStream, WindowedKStream, CogroupedKStream, KTable)
+        for kind in (
+            *(Topology, KStream, BranchedKStream, KGroupedStream, WindowedKStream, CogroupedKStream, KTable),
+            KGroupedTable,
+        )
         for word, found in vars(kind).items()
         if inspect.isfunction(found) and not word.startswith("_")
     }
     others = {"decorate", "changelog_topic", "describe", "materialize", "with_schemas", "with_sink_topics"}
-    others |= {"through", "no_default_branch", "sends_old_values"}  # refused; without a node of their own
+    others |= {"through", "no_default_branch"}  # refused; without a node of their own
     assert compared == known - others
 
 

@@ -1000,6 +1000,48 @@ def test_many_rows_of_a_key_wait_for_the_stream(tried: Tried) -> None:
 
 
 @restored
+def test_groups_of_a_table_and_filters_of_aggregates_go_on_from_what_there_was(tried: Tried) -> None:
+    """Each state that has old values is restored from the store of its table."""
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string, size bigint"), store="shops")
+    grouped = shops.filter("size > 0").map_values({"city": "city", "size": "2 * size"}).group_by("city", name="by-city")
+    grouped.count(store="shops-per-city").filter("count > 0").to_stream().to(named("cities"))
+    grouped.aggregate(
+        lambda: {"total": 0},
+        lambda city, shop, total: {"total": total.total + shop.size},
+        lambda city, shop, total: {"total": total.total - shop.size},
+        schema="total bigint",
+        store="sizes",
+    )
+    sales = topology.stream(named("sales"), value=SALE).group_by_key()
+    counts = sales.aggregate({"sold": "sum(amount)", "mean": "avg(amount)"}, store="sold")
+    counts.filter("mean > 2").to_stream().to(named("often"))
+    counts.map_values({"sold": "sold"}).group_by("sold").count(store="keys-per-sum")
+    tried.create_topics()
+    tried.produce("shops", [("a", {"city": "Lyon", "size": 1}, 1), ("b", {"city": "Lyon", "size": 2}, 2)])
+    tried.produce("shops", [("c", {"city": "Paris", "size": 4}, 3), ("d", {"city": "Nice", "size": 0}, 4)])
+    tried.produce("sales", [("x", sale("x", 2), 1), ("y", sale("y", 2), 2), ("z", sale("z", 9), 3)])
+    tried.drain()
+    tried.produce("shops", [("a", {"city": "Paris", "size": 3}, 5), ("b", None, 6), ("none", None, 7)])
+    tried.produce("sales", [("x", sale("x", 4), 4), ("z", sale("z", -8), 5), ("y", sale("y", 0), 6)])
+    tried.drain()
+    tried.produce("shops", [("a", {"city": "Paris", "size": 5}, 8), ("d", {"city": "Nice", "size": 1}, 9)])
+    tried.drain()
+
+    def counted(store: str) -> dict[bytes, int]:
+        return {m.key(): int.from_bytes(m.value(), "big") for m in tried.read(topology.changelog_topic(store))}
+
+    assert counted("shops-per-city") == {b"Lyon": 0, b"Paris": 2, b"Nice": 1}
+    assert tried.store("sizes") == {"Lyon": {"total": 0}, "Paris": {"total": 18}, "Nice": {"total": 2}}
+    cities = {m.key(): m.value() for m in tried.read(named("cities"))}
+    assert cities == {b"Lyon": None, b"Paris": big_endian(2), b"Nice": big_endian(1)}
+    assert counted("keys-per-sum") == {b"2": 1, b"6": 1, b"9": 0, b"1": 1}
+    often = [(key, value and value["mean"]) for key, value in tried.records("often")]
+    assert often == [("x", 3.0), ("z", None), ("z", 9.0)]
+    assert tried.dead_letters() == []
+
+
+@restored
 def test_the_latest_of_merged_topics_is_told_by_time(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
     one = topology.stream(named("one"), value=SALE)

@@ -28,6 +28,7 @@ from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, TimeWindows
+from streamplan.serdes.changes import parse_change, written_change
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.subscriptions import Response
 from streamplan.spark.planning.aggregation import with_windows
@@ -184,6 +185,8 @@ def value_of(data: bytes | None) -> Any:
         return None
     if len(data) == 8 and data[:1] == b"\0":
         return int.from_bytes(data, "big")
+    if data[-1:] in (b"\0", b"\1", b"\2"):
+        return without_nulls({"new": value_of(parse_change(data)[0]), "old": value_of(parse_change(data)[1])})
     if data[:1] == b"\1":
         return [without_nulls(json.loads(value[1:])) for value in parse_stored_list(data)]
     return without_nulls(json.loads(data))
@@ -201,7 +204,9 @@ def our_outputs(driver: TopologyTestDriver, topics: Sequence[str]) -> dict[str, 
 def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(each) for each in value]
-    return {name: field for name, field in value.items() if field is not None} if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    return {name: without_nulls(field) for name, field in value.items() if field is not None}
 
 
 def raw_key(key: Any, suffix: bytes) -> bytes | None:
@@ -395,6 +400,62 @@ def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: s
 )
 @pytest.mark.parametrize("count", [6, *soak([12])])
 def test_an_operation_of_a_table_writes_what_the_library_writes(
+    spark: SparkSession, jvm: Any, text: str, count: int
+) -> None:
+    steps = program(text)
+    assert compare(spark, jvm, steps, random_records(1, steps, count)) > 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "unstored_table a; group_table; table_reduce; to_stream; to_text reduced; @1 count; to_stream; counts; "
+        "to_text counted",
+        "table a; table_filter_not; table_map_values; group_even; count; to_stream; counts; to_text counted; "
+        "@2 to_stream; to mapped",
+        "unstored_table a; unstored_table b; @0 left_tables_stored 1; table_filter; group_table; count; to_stream; "
+        "counts; to_text counted; @3 to_stream; to kept",
+    ],
+    ids=["values", "a filter", "a join"],
+)
+@pytest.mark.parametrize("count", [8, *soak([30])])
+def test_a_grouped_table_writes_what_the_library_writes(spark: SparkSession, jvm: Any, text: str, count: int) -> None:
+    steps = program(text)
+    assert compare(spark, jvm, steps, without_other_fields(random_records(1, steps, count))) > 0
+
+
+def without_other_fields(records: Sequence[Piped]) -> list[Piped]:
+    """A reducer is given the declared fields."""
+    return [record for record in records if b"other" not in (record.value or b"")]
+
+
+def test_the_values_of_a_grouped_table_have_the_library_s_bytes(jvm: Any) -> None:
+    library = LibraryDriver(jvm, program("unstored_table a; group_table; count; to_stream; counts; to_text counted"))
+    texts = ["x", "x", "y" * 70, "y" * 70, None, "z" * 9_000, "z" * 9_000]
+    values = [None if text is None else json.dumps({"n": n, "s": text}).encode() for n, text in enumerate(texts)]
+    try:
+        for at, value in enumerate(values):
+            library.pipe(Piped("a", "k", value, at))
+        sent = [value for _, value, _ in library.raw_outputs()[f"{APPLICATION}-x1-repartition"]]
+    finally:
+        library.close()
+    first, second, third, fourth, _, fifth, sixth = values
+    pairs = [(first, None), (second, first), (None, second), (third, None), (fourth, third), (None, fourth)]
+    assert sent == [written_change(new, old) for new, old in (*pairs, (fifth, None), (sixth, fifth))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stream a; group_by; count; often; count_values; group_table; table_aggregate; to_stream; to_text totals",
+        "stream a; group_by_key; greatest; table_filter; to_stream; to kept; @2 table_filter_not_stored; to_stream; "
+        "to others; stream b; group_by_key; strict_windows; on_close; count; often; to_stream; window_counts; "
+        "to counts",
+    ],
+    ids=["a count", "filters"],
+)
+@pytest.mark.parametrize("count", [8, *soak([30])])
+def test_an_operation_compares_with_the_value_of_an_aggregate_before(
     spark: SparkSession, jvm: Any, text: str, count: int
 ) -> None:
     steps = program(text)

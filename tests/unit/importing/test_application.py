@@ -374,21 +374,28 @@ Topologies:
 
 
 def test_operations_behind_one_that_the_language_does_not_have_are_listed() -> None:
-    """Of ``stream.toTable()``, joined by a foreign key."""
-    imported = import_application("my-app", BY_FOREIGN_KEY)
+    """Of a transformer whose store is joined by a foreign key."""
+    imported = import_application("my-app", BY_FOREIGN_KEY.replace("TOTABLE", "TRANSFORM"))
     assert not imported.is_verified
     told = missing(imported)
-    assert told["KSTREAM-TOTABLE-0000000001"].endswith("read that with Topology.table().")
+    assert told["KSTREAM-TRANSFORM-0000000001"].endswith("use map_values(), map() or flat_map() instead.")
     assert told["KTABLE-FK-JOIN-OUTPUT-0000000018"].startswith(
         "It goes on from an operation that the language does not"
     )
     assert told["number 2"] == (
-        "no node has it: 2 is that of KSTREAM-TOTABLE-STATE-STORE-0000000002, a store of an operation that the "
+        "no node has it: 2 is that of KSTREAM-TRANSFORM-STATE-STORE-0000000002, a store of an operation that the "
         "language does not have"
     )
 
 
-def test_a_table_that_the_language_does_not_make_is_no_aggregate() -> None:
+def test_streams_as_tables_that_a_foreign_key_joins_are_written_and_refused() -> None:
+    imported = import_application("my-app", BY_FOREIGN_KEY)
+    assert imported.text.count(".to_table()") == 2
+    assert imported.differences == []
+    assert "by a foreign key with this table being the result of to_table" in imported.refusal
+
+
+def test_a_table_with_a_store_is_no_aggregate() -> None:
     """``table.mapValues(…, Materialized.as("pages-store"))``, joined by a processor that the application named."""
     given = JOINED.replace("KSTREAM-JOIN-0000000005", "with-page").replace(
         "      --> none\n",
@@ -405,9 +412,10 @@ def test_a_table_that_the_language_does_not_make_is_no_aggregate() -> None:
 """
     imported = import_application("my-app", given)
     assert not imported.is_verified
-    assert missing(imported)["KTABLE-MAPVALUES-0000000007"].startswith(
-        "The language does not have mapValues() of a table"
+    assert '.map_values({"TODO": "TODO: the value that KTABLE-MAPVALUES-0000000007 gives"}, store="pages-store")' in (
+        imported.text
     )
+    assert "join: with the result of map_values" in imported.refusal
     assert "aggregate" not in imported.text
 
 

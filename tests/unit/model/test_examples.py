@@ -20,7 +20,8 @@ REFUSED = ("through",)
 
 LANGUAGE = [
     streamplan.BranchedKStream, streamplan.CogroupedKStream, streamplan.Expression, streamplan.KGroupedStream,
-    streamplan.KStream, streamplan.KTable, streamplan.WindowedCogroupedKStream, streamplan.WindowedKStream,
+    streamplan.KGroupedTable, streamplan.KStream, streamplan.KTable, streamplan.WindowedCogroupedKStream,
+    streamplan.WindowedKStream,
 ]  # fmt: skip
 
 BEFORE = """
@@ -41,6 +42,7 @@ payments = before.stream("payments", value=Json("id string, amount bigint"))
 table = customers = before.table("customers", value=Json("name string, city string"))
 addresses = before.table("addresses", value=Json("city string"))
 products = before.global_table("products", value=Json("name string, price double"))
+balances = before.table("balances", value=Json("country string, amount double"))
 accounts = before.table("accounts", value=Json("name string"))
 grouped = orders.group_by_key()
 windowed, sessions = (grouped.windowed_by(each) for each in (TimeWindows("1 minute"), SessionWindows("1 minute")))
@@ -66,6 +68,11 @@ def nothing_spent(): ...
 def add_order(key, order, spent): ...
 def add_click(key, click, spent): ...
 def both_spent(key, one, other): ...
+def plus(so_far, balance): ...
+def minus(so_far, balance): ...
+def nothing(): ...
+def add(key, balance, totals): ...
+def take(key, balance, totals): ...
 """
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import GlobalJoin, TableFilter
+from streamplan.model.operations import GlobalJoin
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain, in_order
 from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.look_up import LookUpStage, look_ups
+from streamplan.model.stages.old_values import OldValuesStage
 from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.process_stores import ProcessStoresStage
 from streamplan.model.stages.stage import Stage, StatelessStage
@@ -32,6 +33,7 @@ STAGES: tuple[type[Stage], ...] = (
     AggregateStage,
     ProcessStage,
     ProcessStoresStage,
+    OldValuesStage,
 )
 """The kinds that a sub-topology can have."""
 
@@ -106,15 +108,6 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     for stage in stages:
         yield from stage.faults([other for other in stages if other is not stage], reached)
     yield from _faults_of_time(stages)
-    for filtering in subtopology.processors_with(TableFilter):
-        if isinstance(filtering.operation, TableFilter) and filtering.operation.old_values:
-            yield Diagnostic(
-                filtering.location,
-                "filters a table with a state store. The library leaves out the deletion of a key whose value before "
-                "was not kept either, and here that value is not known",
-                "to_stream().filter('…') gives the kept values without deletions. For all deletions, write the table "
-                "to a compacted topic with to_stream().to('…') and filter Topology.table('…')",
-            )
 
 
 def _faults_of_time(stages: Iterable[Stage]) -> Iterable[Diagnostic]:

@@ -51,8 +51,13 @@ class StageChain(Stage):
 
     @property
     def stores(self) -> Mapping[str, Restore]:
-        """See :attr:`Stage.stores`."""
-        return {store: restored for part in self.parts for store, restored in part.stores.items()}
+        """See :attr:`Stage.stores`. Of a store that several parts have, one may need every record."""
+        found: dict[str, Restore] = {}
+        for part in self.parts:
+            for store, restored in part.stores.items():
+                if found.get(store) is not Restore.EVERY_RECORD:
+                    found[store] = restored
+        return found
 
     @property
     def restores_in_workers(self) -> bool:

@@ -61,6 +61,11 @@ class Stage:
         return False
 
     @property
+    def needs_superseded(self) -> bool:
+        """Whether its results are made of values that a compacted topic need not have any more."""
+        return False
+
+    @property
     def recounts_in_state(self) -> bool:
         """Whether its recount is a ``transformWithState``."""
         return False

@@ -33,6 +33,7 @@ from streamplan.model.operations import (
     AggregateWindowsFunction,
     Count,
     Reduce,
+    TableCount,
     arguments_of_call,
     value_of_stream,
 )
@@ -498,7 +499,7 @@ def stored_value(number: int, node: Processor, types: StructType) -> Column:
     """
     if isinstance(node.operation, AggregateWindowsFunction):
         return F.col("value")
-    if isinstance(node.operation, Count):
+    if isinstance(node.operation, Count | TableCount):
         failure = F.raise_error(F.lit("a changelog value of a count has 8 bytes"))
         count = F.conv(F.hex("value"), 16, 10).cast("bigint")
         return F.when(F.octet_length("value") == 8, count).otherwise(failure.cast("bigint"))

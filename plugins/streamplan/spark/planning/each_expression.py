@@ -38,6 +38,7 @@ from streamplan.model.operations import (
     StreamJoin,
     TableFilter,
     TableJoin,
+    TableKeySelect,
     TableMapValues,
 )
 
@@ -47,6 +48,7 @@ _EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
     Split: ("conditions",),
     MapValues: ("value",),
     KeySelect: ("key",),
+    TableKeySelect: ("key",),
     Map: ("key", "value"),
     FlatMap: ("each", "key", "value"),
     FlatMapValues: ("each", "value"),
@@ -62,12 +64,13 @@ _EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
 }
 """The fields of operations that have expressions."""
 
-_PASSES = Filter | FilterNot | KeySelect | Peek | Split | TableFilter
+_PASSES = Filter | FilterNot | KeySelect | Peek | Split | TableFilter | TableKeySelect
 """The operations of these that keep the value."""
 
 _WORDS = {
     "key_select": "the key",
     "global_join": "join",
+    "table_key_select": "group_by",
     "split": "branch",
     "stream_join": "join",
     "outer_stream_join": "join",

@@ -16,6 +16,7 @@ from streamplan.errors import Refused
 from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import STREAM_OF_RECORD, Columns, value_of_stream
 from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.changes import Changes
 from streamplan.serdes.field_types import FIELD_TYPES, FieldType, parse_type
 from streamplan.serdes.field_types import StructType as DeclaredStruct
 from streamplan.serdes.internal import repartition_serde
@@ -63,6 +64,14 @@ class Values:
         """Reads and writes the bytes."""
         return repartition_serde(self.types)
 
+    def encoded(self, value: Mapping[str, Any]) -> bytes:
+        """A value in bytes."""
+        return self.serde.encode(value)
+
+    def decoded(self, data: bytes) -> dict[str, Any]:
+        """The value that bytes are."""
+        return self.serde.decode(data)
+
     def judged(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """All fields of a value in their own types. Raises Unfit where one has another type."""
         parts = pa.scalar(parts_of(value, self.arrow_type, ""), self.arrow_type)
@@ -71,7 +80,7 @@ class Values:
 
     def seen(self, data: bytes) -> Any:
         """A value in bytes, with its fields as attributes."""
-        return with_attributes(self.serde.decode(data), self.arrow_type)
+        return with_attributes(self.decoded(data), self.arrow_type)
 
 
 class Made(NamedTuple):
@@ -141,7 +150,7 @@ class Functions:
         try:
             fields = fields_of(call(), self.made.types)
             value = None if fields is None else self.made.judged(fields)
-            data = None if value is None else self.made.serde.encode(value)
+            data = None if value is None else self.made.encoded(value)
             if data is not None and len(raw_key) + len(data) > MAX_BYTES:
                 raise Unfit(f"returned what the store cannot hold: {too_large(MAX_BYTES)}")
         except BaseException as error:  # whatever a function of a declaration raises is the record's reason
@@ -235,7 +244,10 @@ def fields_of_reducer(records: RecordFrame) -> Columns:
     Raises:
         Refused: A store cannot hold them.
     """
-    fields = tuple(records.schema.fields.items())
+    values = records.schema
+    if isinstance(values, Changes):
+        values = values.inner
+    fields = tuple(values.fields.items())
     if unsupported := [f"{name} of type {told}" for name, told in fields if any(unreadable_types(parse_type(told)))]:
         raise Refused(
             f"the store of a reducer cannot hold {', '.join(unsupported)}",

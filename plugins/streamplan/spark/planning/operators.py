@@ -197,6 +197,12 @@ class OperatorPlanner:
         after = self.subtopology.downstream_of(names)
         self.plan(node for node in self.subtopology.nodes if node.name not in after and node.name not in names)
 
+    def frame_of(self, name: str) -> RecordFrame:
+        """Return what is known of the records of a node that is planned or bound."""
+        frame = self._frames[name]
+        assert frame is not None, f"{name} is planned on records that Spark refused"
+        return frame
+
     def source_frames(self) -> dict[str, RecordFrame]:
         """Return the records of each source that is bound, by its name.
 
@@ -315,13 +321,13 @@ class OperatorPlanner:
                     self.write_changelog(node, frame.accepted().with_record(no_headers))
                 return frame
             case TableFilter(condition=condition, negated=negated):
-                return self._stored(node, frame.deleting(condition, negated=negated))
+                return self.store_updates(node, frame.deleting(condition, negated=negated))
             case TableMapValues(value=value):
-                return self._stored(node, frame.with_values(value))
+                return self.store_updates(node, frame.with_values(value))
             case ToTable():
                 if not frame.key_not_null:
                     frame = frame.rejecting(F.col("record.key").isNull(), "the key is null")
-                return self._stored(node, frame)
+                return self.store_updates(node, frame)
             case ToStream() | Suppress():
                 return frame
             case GlobalJoin() as join:
@@ -341,8 +347,13 @@ class OperatorPlanner:
         one, other = frames
         return one.union(other)
 
-    def _stored(self, node: Processor, frame: RecordFrame) -> RecordFrame:
-        """Write the updates of a table into the changelog of its store, where it has one."""
+    def store_updates(self, node: Processor, frame: RecordFrame) -> RecordFrame:
+        """Write the updates of a table into the changelog of its store, where it has one; return those that are passed.
+
+        Args:
+            node: The processor.
+            frame: The updates.
+        """
         if node.store is None:
             return frame
         for condition, reason in storing_faults(frame):

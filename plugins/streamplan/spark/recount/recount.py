@@ -335,6 +335,11 @@ class _Recount:
             return depends
         if self._not_processed and any(node in nodes for node in self._of_classes):
             return self._not_processed
+        parts = [self.stage.part_of(node) for node in self.stage.nodes if node in nodes]
+        if any(part.needs_superseded for part in parts):
+            sources = [node for node in nodes if isinstance(node, Source) and self._is_compacted(node)]
+            if sources:
+                return f"it was made of old values, and {', '.join(node.topic for node in sources)} is compacted"
         own = [node for node in self.stage.nodes if node in nodes]
         if any(self.stage.part_of(node).is_final for node in own) and not letters.where("is_mark").isEmpty():
             return "what a dead letter gives that is processed again depends on when that was done"

@@ -88,5 +88,5 @@ def _processable(planner: OperatorPlanner, frame: RecordFrame) -> RecordFrame:
 
 def _with_store(planner: OperatorPlanner, node: Processor, processed: DataFrame, records: RecordFrame) -> RecordFrame:
     """Write what the class has changed in its store; return the records that it gives."""
-    planner.write_changelog(node, stored_changes(processed, records))
+    planner.write_changelog(node, stored_changes(node, processed, records))
     return processed_records(node, processed, records)
