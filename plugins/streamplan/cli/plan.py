@@ -195,8 +195,8 @@ def _topics(pipeline: Pipeline) -> Text:
     text = Text().append("Topics\n", "bold")
     for spec in pipeline.declared_topics():
         text.append(f"  {spec.name}\n", "cyan")
-        owner = "" if spec.owned else " of others"
-        text.append(f"     {spec.role}{owner}, {_count(spec.partitions, 'partition')}\n")
+        external = "" if spec.owned else "external "
+        text.append(f"     {external}{spec.role}, {_count(spec.partitions, 'partition')}\n")
         if spec.configs:
             text.append(f"     {'  '.join(f'{name}={value}' for name, value in spec.configs.items())}\n", "dim")
     return text
