@@ -47,8 +47,8 @@ STATUS = {
 _DESCRIPTION = """\
 Look once whether an application is well. The checks look at the partition of each record's key, the configs of
 repartition topics, the compaction of changelogs, totals, lag, skew, topics and names. They write nothing to Kafka and
-need no Spark. They run beside each other. One that has to wait says what it waits for: a task that stands still is
-watched for 90 s.
+need no Spark. They run in parallel. A check that has to wait says what it waits for: it watches a task that does not
+move for 90 s.
 
 Give the name of a declared pipeline, or the application id of any Kafka Streams application, in Java or another
 language. Its internal topics and the topics that it reads are found in Kafka. Kafka does not know two things:

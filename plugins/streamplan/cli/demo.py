@@ -53,9 +53,9 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "demo",
         "deploy a pipeline on this machine, verify it, and leave it running",
-        description="Start Kafka and Airflow on this machine, and a stand-in for a Schema Registry where the pipeline "
-        "needs one. Trigger the DAG <pipeline>_deploy, and show its progress and its results. All of it goes on "
-        "running. A second call deploys onto what runs.",
+        description="Start Kafka and Airflow on this machine, and a stand-in for a Schema Registry if the pipeline "
+        "needs one. Trigger the DAG <pipeline>_deploy, and show its progress and its results. Everything "
+        "goes on running. A second call deploys onto what runs.",
         examples="%(prog)s orders --records 100000",
         run=_run,
         done="deployed, and every check has passed",

@@ -14,8 +14,8 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "describe",
         "print the topology of a pipeline as Kafka Streams describes it",
-        description="Print what Topology.describe().toString() of Kafka Streams prints, and nothing else, so that diff "
-        "can compare the two.",
+        description="Print what Topology.describe().toString() of Kafka Streams prints, and nothing else. So diff can "
+        "compare the two.",
         examples="%(prog)s orders | diff - described-by-the-old-application.txt",
         run=_run,
     )

@@ -30,8 +30,8 @@ def register(commands: Commands) -> None:
         "doctor",
         "look at everything that a first run needs, and say what to do",
         description="Look at Python, Java, the connector, the brokers, what this client may do there, the topics of a "
-        "pipeline, the executors of a Spark cluster and Airflow's settings: one line each, with what to do. It changes "
-        "nothing.",
+        "pipeline, the executors of a Spark cluster and Airflow's settings. Print one line for each, with what to "
+        "do. Change nothing.",
         examples="%(prog)s orders --bootstrap-servers kafka-1:9092 --spark-master spark://spark:7077",
         run=_run,
         done="nothing would make a run fail",

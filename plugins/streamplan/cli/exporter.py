@@ -34,11 +34,11 @@ def register(commands: Commands) -> None:
         "exporter",
         "serve metrics to Prometheus, and send them to OpenTelemetry",
         description="Serve the metrics of pipelines at http://HOST:PORT/metrics: the lag of each stream task in "
-        "offsets and in seconds, the members of its group, the ends of its topics, what the aggregator measured of its "
-        "micro-batches and its state, the last outcome of each check and its time, and the verified records. The "
-        "brokers are asked when somebody asks for metrics, once in five seconds at most. It runs until Ctrl-C. A "
-        "pipeline that is broken is named, and has a metric; the others have theirs. The "
-        "directory monitoring/ has alert rules and a dashboard.",
+        "offsets and in seconds, the members of its group, the ends of its topics, what the aggregator "
+        "measured of its micro- batches and its state, the last outcome of each check and its time, and "
+        "the verified records. The exporter asks the brokers when somebody asks for metrics, at most once "
+        "in five seconds. It runs until Ctrl-C. A broken pipeline is named, and has a metric. All others "
+        "have theirs. The directory monitoring/ has alert rules and a dashboard.",
         examples="%(prog)s orders --port 9404",
         run=_run,
     )

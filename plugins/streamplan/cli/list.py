@@ -16,8 +16,8 @@ def register(commands: Commands) -> None:
     commands.add(
         "list",
         "list the registered pipelines, one on a line",
-        description="Show every registered pipeline: its name, application id, topics from outside, state stores, "
-        "stream tasks. What is registered and broken is named on stderr.",
+        description="Show every registered pipeline: its name, application id, source and sink topics, state stores "
+        "and stream tasks. Name on stderr what is registered and broken.",
         examples="%(prog)s",
         run=_run,
         done="every registered pipeline is listed",

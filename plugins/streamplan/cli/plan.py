@@ -41,7 +41,7 @@ committed positions, members) and in the checkpoints (STREAMPLAN_CHECKPOINTS). N
   created    the deployment creates this topic
   orphaned   the topic stays, and nothing reads or writes it any more
   not known  only a checkpoint tells it, and this machine does not have that checkpoint
-  beside     an upgrade builds it beside the application that runs; its aggregator starts after the upgrade
+  beside     the application is the candidate of an upgrade; its aggregator starts after the upgrade
   refused    the deployment or the start is refused, or would go on with wrong values
 """
 
@@ -197,8 +197,8 @@ def _topics(pipeline: Pipeline) -> Text:
     text = Text().append("Topics\n", "bold")
     for spec in pipeline.declared_topics():
         text.append(f"  {spec.name}\n", "cyan")
-        owner = "" if spec.owned else " of others"
-        text.append(f"     {spec.role}{owner}, {_count(spec.partitions, 'partition')}\n")
+        external = "" if spec.owned else "external "
+        text.append(f"     {external}{spec.role}, {_count(spec.partitions, 'partition')}\n")
         if spec.configs:
             text.append(f"     {'  '.join(f'{name}={value}' for name, value in spec.configs.items())}\n", "dim")
     return text

@@ -21,9 +21,10 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "redrive",
         "process dead letters again, under the declaration as it is now",
-        description="Show what the declaration as it is now makes of the chosen dead letters, ask, and process them "
-        "again, each once. What is made of a record and the mark that it was re-driven are written in one transaction. "
-        "The command refuses while the application runs. Nothing is written to the topics that the application reads.",
+        description="Show what the present declaration makes of the chosen dead letters, ask, and process them again, "
+        "each once. One transaction writes the results of a record and the mark that it was re-driven. "
+        "Nothing is written to the topics that the application reads. The command refuses while the "
+        "application runs.",
         examples="%(prog)s orders --reason 'ProductType is missing'",
         run=_run,
     )

@@ -16,8 +16,8 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "reset",
         "delete everything that a pipeline has made from its input",
-        description="Show what a reset of the pipeline deletes (committed offsets, internal topics, checkpoints), ask, "
-        "and delete it. The command refuses while the application runs. Topics from outside are left alone.",
+        description="Show what a reset of the pipeline deletes (committed offsets, internal topics, checkpoints), "
+        "ask, and delete it. Source and sink topics stay. The command refuses while the application runs.",
         examples="%(prog)s orders",
         run=_run,
     )

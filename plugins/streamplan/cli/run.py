@@ -59,10 +59,11 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "run",
         "run a pipeline in the foreground, without Airflow",
-        description="Create the topics of a pipeline after a question, run its aggregator with a Spark on this "
-        "machine, and show its stream tasks, lag and dead letters until Ctrl-C. State is kept in the directory of the "
-        "deployment, so that the same command goes on where it was. In a pipe it prints what the aggregator says. With "
-        "--local two Kafka brokers run on this machine as long as the pipeline does; their topics are kept, too.",
+        description="Create the topics of a pipeline after a question, and run its aggregator with a Spark on this "
+        "machine. Show its stream tasks, lag and dead letters until Ctrl-C. In a pipe, print what the "
+        "aggregator says. The directory of the deployment keeps the state, so the same command goes on "
+        "where it stopped. With --local two Kafka brokers run on this machine as long as the pipeline "
+        "does. Their topics are kept, too.",
         examples="%(prog)s pipeline.py --bootstrap-servers kafka-1:9092\n%(prog)s pipeline.py --local",
         run=_run,
         done="the pipeline was ended by Ctrl-C or SIGTERM, and nothing is lost",

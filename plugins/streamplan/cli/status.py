@@ -21,8 +21,8 @@ def register(commands: Commands) -> None:
     commands.add(
         "status",
         "show what runs, at which address, and whether it is healthy",
-        description="Show every process, its address and what is wrong with it. It looks at this machine or container "
-        "alone: a stack that was never started there is not shown.",
+        description="Show every process, its address and what is wrong with it. The command looks only at this "
+        "machine or container. It does not show a stack that was never started there.",
         examples="%(prog)s",
         run=_run,
         done="everything runs and is healthy",

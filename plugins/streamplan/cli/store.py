@@ -17,8 +17,8 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "store",
         "look a key up in the state stores, with its last update",
-        description="Show the last value of a key in each state store of an application, and the partition, offset and "
-        "time of its last update. The changelogs are read.",
+        description="Read the changelogs, and show the last value of a key in each state store of an application, "
+        "with the partition, offset and time of its last update.",
         examples="%(prog)s orders --key 0",
         run=_run,
         done="the key is found",

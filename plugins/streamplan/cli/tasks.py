@@ -38,9 +38,9 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "tasks",
         "show which instance runs which stream task, and its lag",
-        description="Show every stream task of a pipeline: the instance (Spark executor) and host that committed last, "
-        "the records that it wrote since the aggregator started, its lag as Kafka has it, and its last commit. Works "
-        "while the aggregator runs and after it has ended.",
+        description="Show every stream task of a pipeline: the instance (Spark executor) and host that committed "
+        "last, the records that it has written since the aggregator started, its lag as Kafka has it, and "
+        "its last commit. The command works while the aggregator runs, and after it has ended.",
         examples="%(prog)s orders --history 20",
         run=_run,
     )

@@ -35,10 +35,10 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "top",
         "show what an application does now: tasks, lag, rates, topics, checks",
-        description="Show the stream tasks of an application with their lag in offsets and in seconds, its topics with "
-        "their rates, and the last result of each check, and refresh it every two seconds until Ctrl-C. Rates appear "
-        "with the second look. The last line says what does not fit into the terminal. In a pipe, and with --json, it "
-        "looks twice and ends.",
+        description="Show the stream tasks of an application with their lag in offsets and in seconds, its topics "
+        "with their rates, and the last result of each check. Refresh every two seconds until Ctrl-C. "
+        "Rates appear with the second look. The last line says what does not fit into the terminal. In a "
+        "pipe, and with --json, the command looks twice and ends.",
         examples="%(prog)s orders\n%(prog)s --application-id my-app --bootstrap-servers kafka-1:9092 --json",
         run=_run,
     )

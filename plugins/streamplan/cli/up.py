@@ -22,8 +22,8 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "up",
         "start two Kafka brokers and Airflow on this machine",
-        description="Start two Kafka brokers and Airflow, and a stand-in for a Schema Registry where a registered "
-        "pipeline needs one. Wait until all of them serve. What already runs is left alone.",
+        description="Start two Kafka brokers and Airflow, and a stand-in for a Schema Registry if a registered "
+        "pipeline needs one. Wait until all of them serve. What already runs goes on.",
         examples="%(prog)s",
         run=_run,
     )

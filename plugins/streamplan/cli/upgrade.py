@@ -23,11 +23,12 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "upgrade",
         "let a changed declaration take over from the application that runs",
-        description="Build the state of a changed declaration beside the application that runs (build), compare the "
-        "stores, ask, and let it take over at the same positions (switch). The declaration has another application id, "
-        "and names the old one in upgrade_from. The old application may run: the switch asks it to end. It keeps its "
-        "state, so that it can take over again in the same way. Without a step both are done. Spark runs on this "
-        "machine; the DAG <pipeline>_upgrade does the same on the Spark of its connection.",
+        description="Build the state of a changed declaration while the old application runs (build). Compare the "
+        "stores, ask, and let the changed application take over at the same positions (switch). Without a "
+        "step the command does both. The declaration has another application id, and names the old one in "
+        "upgrade_from. The switch asks the old application to end. It keeps its state, so it can take "
+        "over again in the same way. Spark runs on this machine. The DAG <pipeline>_upgrade does the same "
+        "on the Spark of its connection.",
         examples="%(prog)s orders build",
         run=_run,
     )
@@ -36,7 +37,7 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--accept-differences",
         action="store_true",
-        help="switch also where stores that mean the same differ, or where input was deleted",
+        help="switch although stores that mean the same differ, or input was deleted",
     )
     parser.add_argument(
         "--max-offsets",

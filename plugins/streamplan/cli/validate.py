@@ -36,11 +36,11 @@ def register(commands: Commands) -> None:
     parser = commands.add(
         "validate",
         "look for faults in declarations, expressions included",
-        description="Import the declarations, then ask a Spark on this machine about every expression. Every fault is "
-        "shown with the line where it stands. Where the client properties name a Schema Registry, declared schemas are "
-        "compared with those that are registered. A store or a repartition topic without a name of its own is no "
-        "fault, nor is a stream, a store or a field that nobody uses, nor a size that the JVM library alone could not "
-        "run: a warning says what it leads to.",
+        description="Import the declarations, then ask a Spark on this machine about every expression. Show every "
+        "fault with its line. If the client properties name a Schema Registry, compare declared schemas "
+        "with the registered ones. Warn about stores and repartition topics without a name of their own, "
+        "about streams, stores and fields that nobody uses, and about sizes that only the JVM library "
+        "could not run. A warning says what it leads to, and is no fault.",
         examples="%(prog)s orders --command-config client.properties",
         run=_run,
         done="no declaration has a fault",

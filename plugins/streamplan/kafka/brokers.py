@@ -83,7 +83,7 @@ class Brokers:
             token_callbacks: Functions that may make tokens, besides those of the settings.
 
         Raises:
-            Refused: The extra is no JSON object, has no ``bootstrap.servers``, or cannot be followed. A token callback
+            Refused: The extra is not a JSON object, lacks ``bootstrap.servers`` or cannot be followed. A token callback
                 is not permitted.
         """
         source = f"connection {name}"

@@ -53,7 +53,7 @@ def read_properties(file: Path) -> GivenProperties:
     """Read a file with client properties: in the syntax of Java's properties, or a JSON object.
 
     Raises:
-        Refused: The file cannot be read, it is no JSON object, or an escape is malformed.
+        Refused: The file cannot be read, it is not a JSON object, or an escape is malformed.
     """
     content = read_file(str(file), "client properties")
     marks = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -71,7 +71,7 @@ def parse_json(text: str | bytes, source: str) -> GivenProperties:
     """Read a JSON object with client properties. A JSON text that has such an object as its text is read, too.
 
     Raises:
-        Refused: The text is no JSON object. The error names the source.
+        Refused: The text is not a JSON object. The error names the source.
     """
     try:
         found = json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)

@@ -177,7 +177,7 @@ def refuse_other_counts(pipeline: Pipeline, observed: Mapping[str, int]) -> None
     ]
     if wrong:
         raise Refused(
-            f"topics from outside of {pipeline.name}: {'; '.join(wrong)}",
+            f"source and sink topics of {pipeline.name}: {'; '.join(wrong)}",
             remedy="This run does not move them. For a sink, declare its present number in topic_partitions. For a "
             "source, declare a new topic with another name.",
         )

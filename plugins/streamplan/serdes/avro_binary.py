@@ -110,7 +110,7 @@ class _Compiler:
             case "bytes" if read is not None and read["type"] == "string":
                 return _string
         if name not in _PRIMITIVES:
-            raise ValueError(f"{name!r} is no type of Avro, and the schema defines no type of that name")
+            raise ValueError(f"{name!r} is not a type of Avro, and the schema defines no type of that name")
         return _PRIMITIVES[name]
 
     def _record(self, written: Mapping[str, Any], namespace: str, read: Any, of_reader: str) -> Read:

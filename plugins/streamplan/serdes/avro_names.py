@@ -174,7 +174,7 @@ def default_of(types: NamedTypes, schema: Any, namespace: str, value: Any) -> An
                 return default_of(types, branch, namespace, value)
             except ValueError:
                 continue
-        raise ValueError(f"{value!r} is none of the union's types")
+        raise ValueError(f"{value!r} is not of a type of the union")
     match schema["type"], value:
         case "null", None:
             return None

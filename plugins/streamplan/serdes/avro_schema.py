@@ -152,7 +152,7 @@ class _Parser:
                 else self._named_part(schema, path, namespace)
             )
         if not isinstance(schema, dict) or "type" not in schema:
-            raise ValueError(f"{_place(path)}: {schema!r} is no type of Avro")
+            raise ValueError(f"{_place(path)}: {schema!r} is not a type of Avro")
         match schema["type"]:
             case "record":
                 return self._record(schema, path, namespace)
@@ -206,7 +206,7 @@ class _Parser:
         found = full if full in self._named else name
         if found not in self._named:
             raise ValueError(
-                f"{_place(path)}: {name!r} is no type of Avro, and the schema defines no type of that name. "
+                f"{_place(path)}: {name!r} is not a type of Avro, and the schema defines no type of that name. "
                 "A file that defines it is named by references="
             )
         if (part := self._named[found]) is None:
@@ -247,7 +247,7 @@ class _Parser:
     def _new_name(self, schema: Mapping[str, Any], path: str, namespace: str) -> tuple[str, str]:
         full, inner = full_name(schema, namespace)
         if not all(map(_NAME.fullmatch, full.split("."))):
-            raise ValueError(f"{_place(path)}: {full!r} is no legal name of a type")
+            raise ValueError(f"{_place(path)}: {full!r} is not a legal name of a type")
         if full in self._named:
             raise ValueError(f"{_place(path)}: the type {full} is defined twice")
         if not _are_texts(schema.get("aliases", [])):
@@ -264,7 +264,7 @@ class _Parser:
                 f"{_place(path)}: the enum {full} has the symbol {illegal[0]!r}, which is illegal or twice"
             )
         if "default" in schema and schema["default"] not in symbols:
-            raise ValueError(f"{_place(path)}: the default {schema['default']!r} is no symbol of the enum {full}")
+            raise ValueError(f"{_place(path)}: the default {schema['default']!r} is not a symbol of the enum {full}")
         part = self._named[full] = enum_part(symbols)
         return part
 

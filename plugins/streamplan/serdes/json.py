@@ -195,7 +195,7 @@ class Json(Generic[V]):
         except RecursionError as error:
             raise ValueError("the key nests too deep") from error
         if not isinstance(document, dict):
-            raise ValueError(f"{text} is no JSON object")
+            raise ValueError(f"{text} is not a JSON object")
         return KeyFields(document)
 
     # -- values

@@ -117,7 +117,7 @@ def _number(text: str) -> Decimal:
     """A number with a point or an exponent, as exact as it is; one too small for a double is 0."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no number that a double can be")
+        raise ValueError(f"{text} is not a number that a double can be")
     return Decimal(text) if number else Decimal(0)
 
 
@@ -131,7 +131,7 @@ def bundled(written: WrittenSchema) -> Mapping[str, Any]:
     places = {name: f"#/{_DEFINITIONS}/{number}" for number, name in enumerate(texts)}
     parsed = parse_json(written.text)
     if not isinstance(parsed, dict):
-        raise ValueError("the schema is no object")
+        raise ValueError("the schema is not an object")
     own = {str(name).partition("#")[0]: "#" for name in (parsed.get("$id"), parsed.get("id")) if name}
     document: dict[str, Any] = _with_places(parsed, "#", {**own, **places})
     if places:
@@ -222,7 +222,7 @@ def types_of(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
             declared = ["object"]
     listed = declared if isinstance(declared, list) else [declared]
     if unknown := [name for name in listed if name not in _TYPES]:
-        raise ValueError(f"{unknown[0]!r} is no type of JSON Schema")
+        raise ValueError(f"{unknown[0]!r} is not a type of JSON Schema")
     names = dict.fromkeys(listed)
     allowed = schema.get("enum")
     nullable = "null" in names and not (isinstance(allowed, list) and None not in allowed)

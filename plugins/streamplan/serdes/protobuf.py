@@ -219,7 +219,7 @@ def _checked_set(data: bytes) -> bytes:
     try:
         found = FileDescriptorSet.FromString(data)
     except DecodeError as error:
-        raise NotCompiled("it is no file .proto, and no set of descriptors") from error
+        raise NotCompiled("it is neither a .proto file nor a set of descriptors") from error
     if not found.file:
         raise NotCompiled("it is an empty set of descriptors")
     for file in found.file:

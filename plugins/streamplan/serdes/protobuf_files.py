@@ -106,7 +106,7 @@ def compile_schema(written: WrittenSchema) -> bytes:
                 continue
             path = Path(folder, name)
             if "\0" in name or not path.resolve().is_relative_to(Path(folder).resolve()):
-                raise NotCompiled(f"{name} is no name of a file that is imported")
+                raise NotCompiled(f"{name} is not the name of an imported file")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         return compile_file(_FILE, [Path(folder)], described.SerializeToString())

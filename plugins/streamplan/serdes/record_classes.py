@@ -110,7 +110,7 @@ def _has_fields(hint: Any) -> bool:
 def _fields_of(hint: Any, around: tuple[Any, ...]) -> dict[str, str]:
     """The fields of a class with their types. It is a part of the classes ``around``."""
     if not _has_fields(hint):
-        raise ValueError(f"{_shown(hint)} is no dataclass with annotated fields")
+        raise ValueError(f"{_shown(hint)} is not a dataclass with annotated fields")
     hints = _hints(hint)
     if not hints:
         raise ValueError(f"{hint.__name__} has no fields")
@@ -134,7 +134,7 @@ def _type_of(hint: Any, around: tuple[Any, ...], path: str) -> str:
     if isinstance(hint, type) and issubclass(hint, Enum):
         if issubclass(hint, int | str):
             return "bigint" if issubclass(hint, int) else "string"
-        raise ValueError(f"{path}: {hint.__name__} is no IntEnum and no StrEnum")
+        raise ValueError(f"{path}: {hint.__name__} is neither an IntEnum nor a StrEnum")
     match typing.get_origin(hint), typing.get_args(hint):
         case kind, (element,) if kind is list:
             return f"array<{_type_of(element, around, f'{path}[]')}>"
@@ -143,7 +143,7 @@ def _type_of(hint: Any, around: tuple[Any, ...], path: str) -> str:
     if _has_fields(hint):
         fields = _fields_of(hint, around)
         return f"struct<{', '.join(f'{name} {of_field}' for name, of_field in fields.items())}>"
-    raise ValueError(f"{path}: {_ADVICE.get(hint) or f'{_shown(hint)} is no type of a field'}")
+    raise ValueError(f"{path}: {_ADVICE.get(hint) or f'{_shown(hint)} cannot be the type of a field'}")
 
 
 def _hints(cls: Any) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def test_without_brokers_the_counts_of_others_are_left_open(
     assert capsys.readouterr().out == others.topology.describe()
     assert main(["plan", "orders"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "     source of others, as many partitions as the cluster has" in lines
+    assert "     external source, as many partitions as the cluster has" in lines
     assert lines[-1].startswith("orders: as many partitions as the cluster has. With --bootstrap-servers")
     assert main(["plan", "orders", "--load", "0_0=1"]) == 78
     assert "the partition counts of orders" in capsys.readouterr().err

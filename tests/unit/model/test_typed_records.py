@@ -112,16 +112,16 @@ class OfWrongType:
 @pytest.mark.parametrize(
     ("cls", "told"),
     [
-        (dict, "dict is no dataclass with annotated fields"),
+        (dict, "dict is not a dataclass with annotated fields"),
         (OfBytes, "OfBytes.photo: JSON has no bytes: write str, for a text such as Base64"),
         (
             OfDecimal,
             "OfDecimal.price: a Decimal does not tell its digits: write Annotated[Decimal, 'decimal(10,2)']",
         ),
         (OfList, "OfList.tags: a list does not tell its elements: write list[str]"),
-        (OfWeight, "OfWeight.weight: Weight is no IntEnum and no StrEnum"),
+        (OfWeight, "OfWeight.weight: Weight is neither an IntEnum nor a StrEnum"),
         (OfItself, "OfItself.parent: OfItself would be a part of itself"),
-        (OfUnion, "OfUnion.id: int | str is no type of a field"),
+        (OfUnion, "OfUnion.id: int | str cannot be the type of a field"),
         (OfWrongType, "OfWrongType.price: write a decimal with its digits, at most 38: decimal(10,2)"),
     ],
 )

@@ -142,7 +142,7 @@ def test_the_types_of_a_schema_are_those_of_fields() -> None:
         (record(("a", decimal(39, 2))), "a: a decimal of a field has at most 38 digits"),
         (record(("a", decimal(2, 3))), "a: a decimal has a precision, and a scale from 0 to the precision"),
         (record(("a", ["null", "shop.Order"])), "a: shop.Order contains itself"),
-        (record(("a", "Nowhere")), "a: 'Nowhere' is no type of Avro"),
+        (record(("a", "Nowhere")), "a: 'Nowhere' is not a type of Avro"),
         (record(("a", "int"), ("a", "int")), "the field 'a' is declared twice"),
         (record(), "the schema: the record shop.Order has no fields"),
     ],

@@ -66,7 +66,7 @@ def test_what_is_no_key_is_not_written(key: Any) -> None:
 
 @pytest.mark.parametrize("text", ["ann", "[]", '{"customer":'])
 def test_a_text_that_is_no_object_is_no_key(text: str) -> None:
-    with pytest.raises(ValueError, match=r"Expecting|is no JSON object"):
+    with pytest.raises(ValueError, match=r"Expecting|is not a JSON object"):
         KEYS.key_of_text(text)
 
 

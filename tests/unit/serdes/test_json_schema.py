@@ -56,7 +56,7 @@ def test_the_types_of_a_schema_are_those_of_fields() -> None:
             {"type": ["string", "integer"]},
             "a: a field has one type, or that and null; there is no field type for string",
         ),
-        ({"type": "text"}, "a: 'text' is no type of JSON Schema"),
+        ({"type": "text"}, "a: 'text' is not a type of JSON Schema"),
         ({"enum": ["x", 1]}, "a: a field has one type, or that and null; there is no field type for string or integer"),
         (
             {"oneOf": [{"type": "string"}, {"type": "integer"}]},

@@ -145,7 +145,9 @@ def test_a_declaration_can_be_a_file_a_set_of_descriptors_or_a_class(tmp_path: P
         assert dict(serde.fields) == FIELDS
     with pytest.raises(ValueError, match=f"the schema {tmp_path}/gone.proto cannot be read. A relative path begins"):
         _ = found["GONE"].fields
-    with pytest.raises(ValueError, match=r"declaration\.py cannot be read: it is no file \.proto, and no set of descr"):
+    with pytest.raises(
+        ValueError, match=r"declaration\.py cannot be read: it is neither a \.proto file nor a set of descr"
+    ):
         _ = found["OTHER"].fields
 
 
@@ -367,7 +369,7 @@ def test_a_schema_may_import_those_of_its_references(declare: Declare) -> None:
         'schema 1 cannot be used: prices.proto: File not found.; schema.proto:1:20: Import "prices.proto" was not found'
     )
     outside = WrittenSchema(text, (Reference("../../prices.proto", prices),), "PROTOBUF")
-    assert "../../prices.proto is no name of a file" in reason_of(reading(serde, outside), data)
+    assert "../../prices.proto is not the name of an imported file" in reason_of(reading(serde, outside), data)
 
 
 def test_a_declaration_with_imports_is_registered_with_references(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ REFUSED: list[tuple[str, str | bytes, str]] = [
         f"[{avro(('a', 'int'))}, {avro(('a', 'int'), name='Paid')}]",
         "name one by record=; its records are Order, Paid",
     ),
-    ("name.avsc", avro(("a", "int"), name="my-order"), "'my-order' is no legal name"),
+    ("name.avsc", avro(("a", "int"), name="my-order"), "'my-order' is not a legal name"),
     ("space.avsc", avro(("a", "int"), namespace=5), "the namespace 5, which is no text"),
     ("fields.avsc", '{"type": "record", "name": "O", "fields": {}}', "the record O has no fields"),
     ("field.avsc", '{"type": "record", "name": "O", "fields": [5]}', "a field without a legal name"),
@@ -101,9 +101,13 @@ REFUSED: list[tuple[str, str | bytes, str]] = [
     ("itself.avsc", avro(("a", ["null", "Order"])), "a: Order contains itself"),
     ("twice.avsc", avro(("a", ENUM), ("b", ENUM)), "b: the type State is defined twice"),
     ("symbols.avsc", avro(("a", {**ENUM, "symbols": ["A", "A"]})), "a: the enum State has the symbol 'A'"),
-    ("symbol.avsc", avro(("a", {**ENUM, "default": "LOST"})), "a: the default 'LOST' is no symbol of the enum State"),
+    (
+        "symbol.avsc",
+        avro(("a", {**ENUM, "default": "LOST"})),
+        "a: the default 'LOST' is not a symbol of the enum State",
+    ),
     ("size.avsc", avro(("a", {**FIXED, "size": -1})), "a: there is no field type for fixed with decimal"),
-    ("none.avsc", avro(("a", {"type": "array"})), r"a\[\]: None is no type of Avro"),
+    ("none.avsc", avro(("a", {"type": "array"})), r"a\[\]: None is not a type of Avro"),
     ("deep.avsc", avro(("a", "@")).replace('"@"', NESTED), r"a\[\].*: the types are nested more than 100 deep"),
     ("deeper.avsc", "[" * 100_000, "the schema is not JSON"),
     *[
@@ -118,12 +122,12 @@ REFUSED: list[tuple[str, str | bytes, str]] = [
             ]
         )
     ],
-    ("boolean.json", "true", "the schema is no object"),
-    ("list.json", "[]", "the schema is no object"),
+    ("boolean.json", "true", "the schema is not an object"),
+    ("list.json", "[]", "the schema is not an object"),
     ("comma.json", '{"type": "object",\n}', "the schema is not JSON: .*line 2 column 1"),
     ("latin.json", b'{"title": "\xe9"}', "the byte 11 is not UTF-8"),
-    ("type.json", document({"type": {}}), r"a: \{\} is no type of JSON Schema"),
-    ("types.json", document({"type": ["string", [1]]}), r"a: \[1\] is no type of JSON Schema"),
+    ("type.json", document({"type": {}}), r"a: \{\} is not a type of JSON Schema"),
+    ("types.json", document({"type": ["string", [1]]}), r"a: \[1\] is not a type of JSON Schema"),
     ("anything.json", document(True), "a: there is no field type for true"),
     ("one_of.json", document({"oneOf": 5}), "a: oneOf is a list of schemas"),
     ("all_of.json", document({"allOf": 5}), "a: allOf is a list of schemas"),
@@ -131,8 +135,12 @@ REFUSED: list[tuple[str, str | bytes, str]] = [
     ("required.json", document({"type": "string"}, required=5), '"required" is a list of names'),
     ("keyword.json", document({"type": "string", "minLength": "x"}), "is not valid: .*at #/properties/a/minLength"),
     ("pattern.json", document({"type": "string", "pattern": "("}), "is not valid: .*at #/properties/a/pattern"),
-    ("great.json", '{"type": "object", "maximum": 1e99999999999999999999}', "1e9+ is no number that a double can be"),
-    ("nan.json", '{"type": "object", "maximum": NaN}', "NaN is no number"),
+    (
+        "great.json",
+        '{"type": "object", "maximum": 1e99999999999999999999}',
+        "1e9+ is not a number that a double can be",
+    ),
+    ("nan.json", '{"type": "object", "maximum": NaN}', "NaN is not a number"),
     ("anchor.json", document({"$ref": "#A"}), "a: the reference #A is not of a form such as #/definitions/Line"),
     ("number.json", document({"$ref": 5}), "a: the reference 5 is not of a form"),
     (
@@ -350,7 +358,7 @@ def test_a_type_of_another_file_is_refused_with_the_word_that_names_it(tmp_path:
     (tmp_path / "order.avsc").write_text(json.dumps(ORDER), encoding="utf-8")
     (tmp_path / "line.avsc").write_text(json.dumps(LINE)[:-1], encoding="utf-8")
     order = str(tmp_path / "order.avsc")
-    with pytest.raises(ValueError, match=r"order\.avsc .*first: 'Line' is no type .* named by references="):
+    with pytest.raises(ValueError, match=r"order\.avsc .*first: 'Line' is not a type .* named by references="):
         _ = Avro(order).fields
     with pytest.raises(ValueError, match=r"references='.*line\.avsc': the schema is not JSON: .* line 1 column"):
         _ = Avro(order, references=[str(tmp_path / "line.avsc")]).fields
