@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
+from py4j.java_gateway import get_field
 from streamplan import Json, Pipeline, SessionWindows, TimeWindows, Topology
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.model.processor import Windowed
@@ -91,13 +92,13 @@ class Both:
         entries = []
         while iterator.hasNext():
             entry = iterator.next()
-            key = entry.key
-            if hasattr(key, "window"):
+            key: Any = get_field(entry, "key")
+            if isinstance(key, bytes | bytearray):
+                key = key.decode()
+            elif not isinstance(key, int):
                 window = key.window()
                 key = (bytes(key.key()).decode(), int(window.start()), int(window.end()))
-            elif not isinstance(key, int):
-                key = bytes(key).decode()
-            entries.append((key, int(entry.value)))
+            entries.append((key, int(get_field(entry, "value"))))
         iterator.close()
         return entries
 
