@@ -16,7 +16,7 @@ def with_deep_items(markdown: str) -> str:
     """Return a page whose lists have their further lines four spaces deep.
 
     Args:
-        markdown: The page. A list in a list is not known here: no page has one.
+        markdown: The page. The items of a list in a list stand four spaces deep in it already, and get two or one more.
     """
     lines: list[str] = []
     depth, is_fenced = 0, False

@@ -50,7 +50,7 @@ _REFUSALS = (
         "docs/security.md has examples.",
     ),
 )
-"""What librdkafka says of brokers that accept a connection and let the client not in, and what to do about it."""
+"""What librdkafka says of brokers that accept a connection and refuse the client, and what to do about it."""
 
 _NOT_PERMITTED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,

@@ -184,7 +184,7 @@ class SchemaRegistry:
                 f"the Schema Registry at {self.address}",
                 expected="properties that its client takes",
                 observed=str(error),
-                remedy=f"Correct them {_WHERE}. docs/security.md has an example.",
+                remedy=f"Correct them {_WHERE}. docs/schema-registry.md has an example.",
             ) from None  # the cause may show a secret
         normalize = self.properties.get("normalize.schemas", "false").lower() == "true"
         return _Session(client, self.address, normalize)
