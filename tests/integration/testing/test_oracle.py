@@ -912,8 +912,8 @@ SUPPRESSED = {
     [
         (SUPPRESSED["counted"], "short_hops", 1),
         (SUPPRESSED["before other state"], "strict_windows", 2),
-        *soak(
-            (text, word, seed)
+        *(
+            pytest.param(text, word, seed, marks=pytest.mark.soak)
             for text in SUPPRESSED.values()
             for word in ("strict_windows", "short_windows", "short_hops", "later_windows", "berlin_days")
             for seed in range(3, 8)
@@ -984,8 +984,8 @@ def test_sliding_windows_change_as_in_the_library(jvm: Any, seed: int, final: bo
     ("text", "seed"),
     [
         ("stream a; group_by_key; sliding_windows; aggregate; to_stream; windows; to w", 1),
-        *soak(
-            (f"stream a; group_by_key; sliding_windows; {text}", seed)
+        *(
+            pytest.param(f"stream a; group_by_key; sliding_windows; {text}", seed, marks=pytest.mark.soak)
             for text in (
                 "aggregate; to_stream; windows; to w",
                 "on_close; aggregate; to_stream; windows; to w",
