@@ -737,8 +737,8 @@ def hours_of_changes(zone: ZoneInfo) -> list[int]:
 
 
 def bounds_of(windows: Any, at: int) -> list[int]:
-    (window,) = windows.windowsFor(at).values()
-    return [window.start(), window.end()]
+    """The start and the end of the library's only window, in one text: Py4j does not iterate over such values."""
+    return [int(number) for number in re.findall(r"Ms=(\d+)", str(windows.windowsFor(at).values().toString()))]
 
 
 def across_the_changes_of_clocks(seed: int) -> list[Piped]:
