@@ -5,6 +5,7 @@ Py4j implements interfaces, and ``Windows`` is a class. So Janino compiles it, w
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ from typing import Any
 import pyspark
 from streamplan.model.windows import CalendarWindows, TimeWindows
 
-COMPILER = os.pathsep.join(
-    str(next(Path(pyspark.__file__).parent.joinpath("jars").glob(f"{name}-*.jar")))
-    for name in ("janino", "commons-compiler")
-)
-"""The class path of Janino."""
+_numbers = itertools.count()
+
+
+def compiler() -> str:
+    """The class path of Janino."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    return os.pathsep.join(str(next(jars.glob(f"{name}-*.jar"))) for name in ("janino", "commons-compiler"))
+
 
 _SOURCE = """
 import java.time.LocalDate;
@@ -87,9 +91,10 @@ public class OwnWindows extends Windows {
 
 def own_windows(jvm: Any, windows: TimeWindows) -> Any:
     """The library's twin of windows with an offset, or of a calendar."""
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(_SOURCE)
-    (constructor,) = compiler.getClassLoader().loadClass("OwnWindows").getConstructors()
+    name = f"OwnWindows{next(_numbers)}"  # py4j takes classes of one name for the same
+    compiled = jvm.org.codehaus.janino.SimpleCompiler()
+    compiled.cook(_SOURCE.replace("OwnWindows", name))
+    (constructor,) = compiled.getClassLoader().loadClass(name).getConstructors()
     unit, zone = (windows.size, windows.time_zone) if isinstance(windows, CalendarWindows) else ("", "UTC")
     given = [unit, zone, *map(str, (windows.size_ms, windows.offset_ms, windows.grace_ms))]
     arguments = jvm.java.util.ArrayList()

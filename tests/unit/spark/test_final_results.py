@@ -228,6 +228,31 @@ def test_sliding_windows_do_not_depend_on_the_order_of_records_that_are_in_time(
         assert {place: (row.parts["p0"], row.at) for place, row in changelog.items()} == expected, seed
 
 
+def test_each_sliding_window_is_passed_once_however_often_the_state_is_restored() -> None:
+    """With records in the order of time. A closed window tells later records which windows they begin."""
+    windows = SlidingWindows("10 seconds", grace="3 seconds")
+    for seed in range(150):
+        chosen, times = random.Random(seed), [10**6]
+        while len(times) < 40:
+            times.append(times[-1] + chosen.choice([0, 1, 1, 500, 3000, 9999, 10_000, 10_001, 15_000]))
+        records = [(chosen.choice("ab"), at) for at in times]
+        expected = [
+            (key, start, start + SLIDING.size_ms, newest, count)
+            for (key, start), (count, newest) in account_of_sliding_windows(records).items()
+            if start + SLIDING.size_ms < times[-1] - windows.grace_ms
+        ]
+        task, passed, changelog = WindowTask(windows), list[Result](), dict[tuple[bytes, int], Row]()
+        while records:
+            taken = chosen.choice([1, 1, 2, 7])
+            rows = task.process(records[:taken])
+            passed += results_of(rows)
+            changelog |= {(row.key, row.start): row for row in rows if row.place is None}
+            records = records[taken:]
+            if chosen.random() < 0.2:
+                task = WindowTask(windows, changelog.values())
+        assert passed == sorted(expected, key=lambda result: (result[2], result[1], result[0])), seed
+
+
 def test_a_window_closes_when_a_record_is_as_late_as_its_end_and_the_grace() -> None:
     task = WindowTask(TUMBLING)
     assert results_of(task.process([("a", 9 * SECOND), ("b", 15 * SECOND - 1)])) == []

@@ -55,10 +55,9 @@ class KeyWindows:
         windows = [(each[0], each[1], tuple(each[2])) for each in state[0]] if state is not None else []
         return cls(windows, frozenset((start, end) for start, end, _ in windows))
 
-    @property
-    def earliest_end(self) -> int | None:
-        """The end of the window that ends first; None without a window."""
-        return self.windows[0][1] if self.windows else None
+    def earliest_end(self, after: int) -> int | None:
+        """The end of the first window that ends at a time or later; None without one."""
+        return next((end for _, end, _ in self.windows if end >= after), None)
 
     def restore(self, start: int, end: int, parts: Any) -> None:
         """Take in a window as a changelog has it. One without ``parts`` was deleted."""
@@ -224,6 +223,10 @@ class KeySlidingWindows(KeyWindows):
         if previous is not None and previous + 1 not in starts:
             self._update(previous + 1, None, record)
         self._update(0, combined, record)
+
+    def keep(self, windows: Iterable[tuple[int, int, Any]]) -> None:
+        """Put windows back that were taken. They end before the others."""
+        self.windows[:0] = windows
 
     def _from(self, first: int, last: int) -> list[tuple[int, int, Any]]:
         """The windows that begin between two times, by their starts."""

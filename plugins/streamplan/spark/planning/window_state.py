@@ -74,6 +74,7 @@ class WindowAggregate(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         """Process the records of a micro-batch, or the windows of a changelog."""
         newest, looked_at = (self._times.get() if self._times.exists() else None) or (-1, -1)
+        self._newest_before = newest
         touched: dict[bytes, KeyWindows] = {}
         self._moved: list[tuple[int, Any]] = []
         rejected = []
@@ -230,19 +231,19 @@ class FinalResults(WindowAggregate):
 
         A restored window that is closed was passed before.
         """
-        closed_before = newest - self._windows.grace_ms + 1
-        if isinstance(self._windows, SessionWindows):  # a session's end is in the session
-            closed_before = newest - self._retention_ms
-        elif self._windows.slides:  # its end is in the window
-            closed_before = newest - self._windows.grace_ms
+        closed_before = self._closed_before(newest)
         some_are_closed = earliest < closed_before
         left, closed = (NEVER if some_are_closed else earliest), []
         others = self._others(touched) if some_are_closed else ()
         for key, windows in chain(touched.items(), others):
             taken = windows.take(closed_before)
+            if isinstance(windows, KeySlidingWindows):  # a later record needs what the windows before it have
+                passed_before = self._closed_before(self._newest_before)
+                windows.keep(window for window in taken if window[1] > newest - self._retention_ms)
+                taken = [window for window in taken if window[1] >= passed_before]
             closed += [(end, start, key, parts) for start, end, parts in taken if not self._folding.is_deleted(parts)]
-            if windows.earliest_end is not None:
-                left = min(left, windows.earliest_end)
+            if (end := windows.earliest_end(closed_before)) is not None:
+                left = min(left, end)
             self._put(key, windows)
         self._times.update((newest, left))
         if self._restored is None:
@@ -250,6 +251,12 @@ class FinalResults(WindowAggregate):
                 at = end if isinstance(self._windows, SessionWindows) else parts[-1]
                 row = self._row(partition, key, start, end, at, parts, place)
                 yield Row(**row.asDict(), closed_by=self._closed_by(end)) if self._by_record else row
+
+    def _closed_before(self, newest: int) -> int:
+        """Return the time before which the windows end that are closed when the newest record is of this time."""
+        if isinstance(self._windows, SessionWindows):  # a session's end is in the session
+            return newest - self._retention_ms
+        return newest - self._windows.grace_ms + (not self._windows.slides)  # so is that of a sliding window
 
     def _closed_by(self, end: int) -> Any:
         if isinstance(self._windows, SessionWindows):
