@@ -149,7 +149,7 @@ class LibraryLines:
             self._counts.put(word.encode(), json.dumps({"n": n, **last}, separators=(",", ":")).encode())
             seen = raw(self._recent.fetch(long(len(word)), self._long(at)))
             self._recent.put(long(len(word)), long(1 + (0 if seen is None else number(seen))), self._long(at))
-        self._visit(str(None if key is None else key.decode()).encode(), at)
+        self._visit(str(None if key is None else key.decode()).encode(), at, record.headers())
         windows = entries(self._recent.fetch(long(1), self._long(at - 120_000), self._long(at)))
         found = [(int(start), number(value)) for start, value in windows]
         headers = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
@@ -162,7 +162,7 @@ class LibraryLines:
                 self._counts.delete(word)
                 self._forward(key, f"{bytes(word).decode()} {n}", at, record.headers())
 
-    def _visit(self, key: bytes, at: int) -> None:
+    def _visit(self, key: bytes, at: int, headers: Any) -> None:
         kstream = self._jvm.org.apache.kafka.streams.kstream
         window = kstream.internals.SessionWindow
         begin, end, n = at, at, 1
@@ -176,7 +176,7 @@ class LibraryLines:
             for session, value in entries(self._visits.fetch(key))
         ]
         one = number(self._visits.fetchSession(key, self._long(begin), self._long(end)))
-        self._forward(b"visits", f"{known} {one}", at)
+        self._forward(b"visits", f"{known} {one}", at, headers)
 
     def _by_stream_time(self, now: int) -> None:
         for word, value in entries(self._counts.all()):

@@ -696,10 +696,10 @@ def test_the_stores_of_classes_and_functions_are_filled(drive: Drive) -> None:
 
 
 PUTS: dict[str, Callable[[TopologyTestDriver], None]] = {
-    r"store 'none', expected a store of orders: .*": lambda driver: driver.store("none").put("a", 1),
-    r"the value 'one', expected a number": lambda driver: driver.store(ORDERS_STORE).put("a", "one"),
-    r"the key WindowedKey.*, expected a plain key": lambda driver: driver.store(ORDERS_STORE).put(("a", "12:00"), 1),
-    r"partition 9 of the store .*, expected 0 to 1": lambda driver: driver.store(ORDERS_STORE).put("a", 1, partition=9),
+    r"store 'none': expected a store of orders: .*": lambda driver: driver.store("none").put("a", 1),
+    r"the value 'one': expected a number": lambda driver: driver.store(ORDERS_STORE).put("a", "one"),
+    r"the key WindowedKey.*: expected a plain key": lambda driver: driver.store(ORDERS_STORE).put(("a", "12:00"), 1),
+    r"partition 9 of the store .*: expected 0 to 1": lambda driver: driver.store(ORDERS_STORE).put("a", 1, partition=9),
 }
 ORDERS_STORE = "orders-products-quantities"
 
