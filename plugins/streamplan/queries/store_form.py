@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, time, timedelta
 from enum import StrEnum
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from streamplan.errors import Refused, did_you_mean
 from streamplan.model.operations import (
@@ -28,6 +30,7 @@ from streamplan.model.operations import (
     Split,
     StateStore,
     StoreForJoin,
+    TableCount,
     TableFilter,
     TableSource,
     ToStream,
@@ -38,9 +41,11 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.windows import (
+    CALENDAR_UNITS,
     STORED_SESSION_BYTES,
     STORED_WINDOW_BYTES,
     WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS,
+    CalendarWindows,
     TimeWindows,
     parse_stored_session,
     parse_stored_window,
@@ -48,6 +53,7 @@ from streamplan.model.windows import (
 from streamplan.observability.lookup import as_text
 from streamplan.serdes.json import Json
 from streamplan.serdes.json_documents import parse_plain
+from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import FIELD, KeySerde, Long, Primitive
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde, Undecodable
@@ -94,9 +100,10 @@ class StoreForm:
         partitions: The number of partitions, which is that of the stream tasks.
         key_serde: The serde of its keys, without those of windows.
         value: The serde of its values; None where they are JSON that Streamplan has written.
-        window_ms: How long a window is; None where that is not known, and in stores without windows.
+        window_ms: How long a window is; None for windows of a calendar, and in stores without windows.
         retention_ms: How long windows and sessions are kept; None in other stores.
         is_placed: Whether the key decides the partition. A processor puts any keys into its store.
+        calendar: The windows, where they are those of a calendar.
     """
 
     name: str
@@ -108,6 +115,7 @@ class StoreForm:
     window_ms: int | None = None
     retention_ms: int | None = None
     is_placed: bool = True
+    calendar: CalendarWindows | None = None
 
     def partition_of(self, key: bytes) -> int | None:
         """Return the partition of a key; None where any stream task may have it.
@@ -128,10 +136,15 @@ class StoreForm:
     def bounds_ms(self, stored: bytes) -> tuple[int, int | None] | None:
         """Return when the window or the session of a stored key begins and ends; None in stores without them."""
         if self.kind is StoreKind.WINDOW and (window := parse_stored_window(stored)) is not None:
-            return window.start_ms, None if self.window_ms is None else window.start_ms + self.window_ms
+            return window.start_ms, self._window_end_ms(window.start_ms)
         if self.kind is StoreKind.SESSION and (session := parse_stored_session(stored)) is not None:
             return session.start_ms, session.end_ms
         return None
+
+    def _window_end_ms(self, start_ms: int) -> int | None:
+        if self.window_ms is not None:
+            return start_ms + self.window_ms
+        return None if self.calendar is None else calendar_end_ms(self.calendar, start_ms)
 
     def time_ms(self, stored: bytes) -> int | None:
         """Return the time by which a stored key is kept: the start of its window, or the end of its session."""
@@ -174,6 +187,7 @@ def forms_of(pipeline: Pipeline, partitions: Mapping[str, int]) -> dict[str, Sto
             window_ms=_window_ms(node) if spec.window_bytes == STORED_WINDOW_BYTES else None,
             retention_ms=_retention_ms(spec),
             is_placed=not isinstance(node.operation, StateStore),
+            calendar=_calendar(node),
         )
         for store, (group, node, spec) in _asked(pipeline).items()
         if spec.name in partitions
@@ -199,8 +213,8 @@ def _retention_ms(spec: TopicSpec) -> int | None:
 
 def _window_ms(node: Processor) -> int | None:
     match node.operation:
-        case Count(window=window) | Aggregate(window=window) if type(window) is TimeWindows:
-            return window.size_ms
+        case Count(window=TimeWindows() as window) | Aggregate(window=TimeWindows() as window):
+            return None if isinstance(window, CalendarWindows) else window.size_ms
         case StateStore(window_ms=window_ms):
             return window_ms
         case StoreForJoin(windows=windows):
@@ -208,9 +222,38 @@ def _window_ms(node: Processor) -> int | None:
     return None
 
 
+def _calendar(node: Processor) -> CalendarWindows | None:
+    match node.operation:
+        case Count(window=CalendarWindows() as window) | Aggregate(window=CalendarWindows() as window):
+            return window
+    return None
+
+
+def calendar_end_ms(windows: CalendarWindows, start_ms: int) -> int:
+    """Return when the window of a calendar ends that begins at a time.
+
+    A clock that is set back shows the same time twice, and the window ends at the first one. A clock that is set
+    forward leaves times out, and the window ends behind them (``java.time.ZonedDateTime.of``).
+
+    Args:
+        windows: The windows.
+        start_ms: The start of a window, in ms since the epoch.
+    """
+    zone, offset = ZoneInfo(windows.time_zone), timedelta(milliseconds=windows.offset_ms)
+    clock = (as_datetime(start_ms).astimezone(zone).replace(tzinfo=None) - offset).date()  # by the clocks of the zone
+    unit, _ = CALENDAR_UNITS[windows.size]
+    if unit == "MONTH":
+        following = (clock.replace(day=1) + timedelta(days=31)).replace(day=1)
+    elif unit == "WEEK":
+        following = clock + timedelta(days=7 - clock.weekday())
+    else:
+        following = clock + timedelta(days=1)
+    return as_milliseconds((datetime.combine(following, time()) + offset).replace(tzinfo=zone))
+
+
 def _serde_of_values(pipeline: Pipeline, group: Subtopology, node: Processor) -> Serde | None:
     match node.operation:
-        case Count():
+        case Count() | TableCount():
             return Long()
         case StateStore(value=value):
             return value

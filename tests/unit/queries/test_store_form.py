@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 from streamplan import (
     Bytes,
+    CalendarWindows,
     Integer,
     JoinWindows,
     Json,
@@ -12,12 +15,15 @@ from streamplan import (
     Long,
     Pipeline,
     SessionWindows,
+    SlidingWindows,
     String,
     TimeWindows,
     Topology,
 )
+from streamplan.model.windows import stored_window_key
 from streamplan.queries.store_form import ReadValues, StoreForm, StoreKind, changelogs_of, forms_of
 from streamplan.registry import registered_pipelines
+from streamplan.serdes.moments import as_milliseconds
 from streamplan.serdes.serde import Serde
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
@@ -54,6 +60,32 @@ def test_the_time_of_a_window_is_what_was_declared() -> None:
     grouped.windowed_by(TimeWindows("1 minute", grace="1 hour")).count(store="windows")
     assert form_of(topology, "windows").window_ms == 60_000
     assert form_of(topology, "windows").retention_ms == 3_660_000
+
+
+@pytest.mark.parametrize(
+    ("windows", "start", "end"),
+    [
+        (SlidingWindows("5 minutes"), "2026-03-01T12:00:00.001", "2026-03-01T12:05:00.001"),
+        (TimeWindows("1 hour", offset="15 minutes"), "2026-03-01T12:15:00", "2026-03-01T13:15:00"),
+        (CalendarWindows("1 day", time_zone="Europe/Berlin"), "2026-03-28T23:00:00", "2026-03-29T22:00:00"),
+        (CalendarWindows("1 day", time_zone="Europe/Berlin"), "2026-10-24T22:00:00", "2026-10-25T23:00:00"),
+        (CalendarWindows("1 day", "Europe/Berlin", offset="6 hours"), "2026-03-28T05:00:00", "2026-03-29T04:00:00"),
+        (CalendarWindows("1 week", time_zone="UTC"), "2026-11-23T00:00:00", "2026-11-30T00:00:00"),
+        (CalendarWindows("1 month", time_zone="Europe/Berlin"), "2026-02-28T23:00:00", "2026-03-31T22:00:00"),
+        (CalendarWindows("1 month", time_zone="UTC"), "2026-12-01T00:00:00", "2027-01-01T00:00:00"),
+        # At midnight the clock is set forward to one o'clock.
+        (CalendarWindows("1 day", time_zone="America/Asuncion"), "2023-09-30T04:00:00", "2023-10-01T04:00:00"),
+    ],
+    ids=repr,
+)
+def test_a_window_ends_where_it_was_declared_to_end(windows: TimeWindows, start: str, end: str) -> None:
+    topology, stream = stream_of(ORDER)
+    stream.group_by_key().windowed_by(windows).count(store="windows")
+    form = form_of(topology, "windows")
+    began, ended = (as_milliseconds(datetime.fromisoformat(f"{each}+00:00")) for each in (start, end))
+    assert form.kind is StoreKind.WINDOW
+    assert form.retention_ms == windows.retention_ms
+    assert form.bounds_ms(stored_window_key(b"k", began)) == (began, ended)
 
 
 def test_the_stores_of_joins_that_hold_what_waits_cannot_be_asked() -> None:
