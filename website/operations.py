@@ -17,7 +17,9 @@ import streamplan
 from streamplan import (
     BranchedKStream,
     CogroupedKStream,
+    GlobalKTable,
     KGroupedStream,
+    KGroupedTable,
     KStream,
     KTable,
     Pipeline,
@@ -40,13 +42,15 @@ CLASSES: tuple[type, ...] = (
     CogroupedKStream,
     WindowedCogroupedKStream,
     KTable,
+    GlobalKTable,
+    KGroupedTable,
 )
 """The classes of the language, in the order in which a declaration meets them."""
 
-OF_TOPOLOGY = ("stream", "table", "describe")
+OF_TOPOLOGY = ("stream", "table", "global_table", "describe")
 """The operations of a topology. Its other methods are for the parts of Streamplan that run it."""
 
-REFUSED = {("KStream", "through"), ("KTable", "suppress")}
+REFUSED = {("KStream", "through")}
 """Words of the JVM library that are there to say what to write instead."""
 
 APPLICATION_ID = "my-app"
@@ -56,7 +60,8 @@ _ORDER = 'Json("id string, country string, customer string, price double, count 
 SETTING: Mapping[str, str] = {
     "topology": f'topology = Topology("{APPLICATION_ID}")',
     "stream": f'stream = topology.stream("orders", value={_ORDER}, key="customer")',
-    "orders": 'orders = topology.stream("orders", value=Json("id string, amount double"), key="customer")',
+    "orders": 'orders = topology.stream("orders", value=Json("id string, product string, amount double"), '
+    'key="customer")',
     "payments": 'payments = topology.stream("payments", value=Json("id string, amount double"), key="customer")',
     "purchases": 'purchases = topology.stream("purchases", value=Json("id string, amount double"), key="customer")',
     "clicks": 'clicks = topology.stream("clicks", value=Json("page string"), key="customer").group_by_key()',
@@ -65,17 +70,30 @@ SETTING: Mapping[str, str] = {
     "shop_orders": 'shop_orders = topology.stream("shop-orders", value=Json("id string"))',
     "customers": 'customers = topology.table("customers", value=Json("name string, city string"), key="customer")',
     "accounts": 'accounts = topology.table("accounts", value=Json("name string"), key="customer")',
+    "balances": 'balances = topology.table("balances", value=Json("country string, amount double"), key="customer")',
     "addresses": 'addresses = topology.table("addresses", value=Json("city string"), key="customer")',
+    "products": 'products = topology.global_table("products", value=Json("name string, price double"))',
     "table": 'table = topology.table("scores", value=Json("total bigint"))',
     "grouped": "grouped = stream.group_by_key()",
     "counts": 'counts = topology.table("counts", value=Json("count bigint"))',
     "cogrouped": 'cogrouped = stream.group_by_key().cogroup({"spent": "sum(amount)"})',
     "windowed": 'windowed = stream.group_by_key().windowed_by(TimeWindows("1 minute"))',
+    "sessions": 'sessions = stream.group_by_key().windowed_by(SessionWindows("5 minutes"))',
     "score": 'def score(record):\n    return {"risk": record.amount / 1000}',
     "notify": "def notify(record):\n    ...  # sends a message",
     "nothing_spent": 'def nothing_spent():\n    return {"total": 0.0, "orders": 0}',
     "add_order": "def add_order(key, value, spent):\n"
     '    return {"total": spent.total + value.amount, "orders": spent.orders + 1}',
+    "add_click": "def add_click(key, value, spent):\n    return spent",
+    "both_spent": "def both_spent(key, one, other):\n"
+    '    return {"total": one.total + other.total, "orders": one.orders + other.orders}',
+    "plus": "def plus(so_far, balance):\n"
+    '    return {"country": balance.country, "amount": so_far.amount + balance.amount}',
+    "minus": "def minus(so_far, balance):\n"
+    '    return {"country": balance.country, "amount": so_far.amount - balance.amount}',
+    "nothing": 'def nothing():\n    return {"total": 0.0}',
+    "add": 'def add(key, balance, totals):\n    return {"total": totals.total + balance.amount}',
+    "take": 'def take(key, balance, totals):\n    return {"total": totals.total - balance.amount}',
     "Detector": "class Detector(Processor):\n"
     "    def process(self, record, store):\n"
     "        seen = store.get()\n"
@@ -95,9 +113,10 @@ _OTHERWISE: Mapping[tuple[str, str], Mapping[str, str]] = {
 """Names that are something else in the examples of one operation."""
 
 EXAMPLES: Mapping[tuple[str, str], str] = {
+    ("Topology", "global_table"): 'prices = topology.global_table("prices", value=Json("price double"))\n'
+    'orders.join(prices, {"id": "id", "price": "table.price"}, key="product").to("priced-orders")',
     ("Topology", "describe"): 'stream.filter("amount > 0").to("paid-orders")\nprint(topology.describe())',
     ("WindowedKStream", "count"): 'windowed.count(store="orders-per-minute")',
-    ("WindowedKStream", "aggregate"): 'windowed.aggregate({"total": "sum(amount)"}, store="totals-per-minute")',
     ("WindowedCogroupedKStream", "aggregate"): 'cogrouped.windowed_by(TimeWindows("1 minute")).aggregate('
     'store="per-minute")',
     ("BranchedKStream", "no_default_branch"): 'branches = stream.split(name="orders-").branch("amount > 100", '
@@ -109,6 +128,10 @@ READ_ON: Mapping[str, tuple[str, str]] = {
     "filter KTable": ("Operations of tables", "operations-of-tables"),
     "filter_not KTable": ("Operations of tables", "operations-of-tables"),
     "map_values KTable": ("Operations of tables", "operations-of-tables"),
+    "group_by KTable": ("Operations of tables", "operations-of-tables"),
+    "count KGroupedTable": ("Operations of tables", "operations-of-tables"),
+    "reduce KGroupedTable": ("Operations of tables", "operations-of-tables"),
+    "aggregate KGroupedTable": ("Operations of tables", "operations-of-tables"),
     "join KTable": ("Two tables", "two-tables"),
     "left_join KTable": ("Two tables", "two-tables"),
     "outer_join KTable": ("Two tables", "two-tables"),
@@ -117,6 +140,7 @@ READ_ON: Mapping[str, tuple[str, str]] = {
     "outer_join": ("Two streams", "two-streams"),
     "stream": ("Records", "records"),
     "table": ("Records", "records"),
+    "global_table": ("Global tables", "global-tables"),
     "to_table": ("Operations of tables", "operations-of-tables"),
     "split": ("Branches", "branches"),
     "branch": ("Branches", "branches"),
@@ -127,6 +151,7 @@ READ_ON: Mapping[str, tuple[str, str]] = {
     "aggregate CogroupedKStream": ("Several streams in one aggregate", "several-streams-in-one-aggregate"),
     "aggregate WindowedCogroupedKStream": ("Several streams in one aggregate", "several-streams-in-one-aggregate"),
     "emit_strategy": ("Final results", "final-results"),
+    "suppress": ("Final results", "final-results"),
     "process": ("Python classes with state", "python-classes-with-state"),
     "filter": ("Python functions", "python-functions"),
     "filter_not": ("Python functions", "python-functions"),
@@ -225,7 +250,10 @@ def index_page() -> str:
     """Return the page that lists all operations with their first sentence."""
     lines = ["# Operations", "", "The words of the language, by the class that has them.", ""]
     for cls in CLASSES:
-        lines += [f"## {cls.__name__}", "", parse(cls).text.partition("\n")[0], "", "| Operation | |", "|---|---|"]
+        lines += [f"## {cls.__name__}", "", parse(cls).text.partition("\n")[0], ""]
+        if not operations_of(cls):
+            continue
+        lines += ["| Operation | |", "|---|---|"]
         for operation in operations():
             if operation.cls is cls:
                 first = parse(getattr(cls, operation.name)).text.partition("\n")[0]

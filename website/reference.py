@@ -26,7 +26,15 @@ from website.docstrings import parse
 from website.operations import index_page, operations, page_of
 
 PIPELINE_CLASSES = ("Pipeline", "Limits", "TestData")
-WINDOW_CLASSES = ("TimeWindows", "SessionWindows", "JoinWindows", "OnWindowClose")
+WINDOW_CLASSES = (
+    "TimeWindows",
+    "CalendarWindows",
+    "SlidingWindows",
+    "SessionWindows",
+    "JoinWindows",
+    "OnWindowClose",
+    "UntilWindowCloses",
+)
 SERDE_CLASSES = (
     "Json",
     "String",
@@ -35,11 +43,21 @@ SERDE_CLASSES = (
     "Double",
     "UUID",
     "Bytes",
+    "TimeWindowed",
+    "SessionWindowed",
     "Avro",
     "JsonSchema",
     "Protobuf",
 )
-FUNCTION_CLASSES = ("Processor", "ProcessorContext", "Record", "KeyValueStore", "WindowStore", "arrow_batch")
+FUNCTION_CLASSES = (
+    "Processor",
+    "ProcessorContext",
+    "Record",
+    "KeyValueStore",
+    "WindowStore",
+    "SessionStore",
+    "arrow_batch",
+)
 
 _NOT_DECLARED = re.compile("It is not declared|They are not declared")
 """How a docstring speaks of a field that Streamplan sets itself."""

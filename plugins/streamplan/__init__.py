@@ -3,8 +3,8 @@
 A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
 ``Processor``, ``arrow_batch`` and the serdes ``Avro``, ``JsonSchema``, ``Protobuf``, ``String``, ``Integer``, ``Long``,
 ``Double``, ``UUID`` and ``Bytes``. ``F`` writes expressions without texts. Annotations may need ``KStream``,
-``KTable`` or ``KGroupedStream``. Each is imported when it is first used. So a process that needs one part of the
-library does not import all of it.
+``KTable``, ``KGroupedStream`` or ``KGroupedTable``. Each is imported when it is first used. So a process that needs one
+part of the library does not import all of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from streamplan.model.kstream import (
         BranchedKStream,
         CogroupedKStream,
+        GlobalKTable,
         KGroupedStream,
+        KGroupedTable,
         KStream,
         KTable,
         WindowedCogroupedKStream,
@@ -32,10 +34,19 @@ if TYPE_CHECKING:
         Processor,
         ProcessorContext,
         Record,
+        SessionStore,
         WindowStore,
     )
     from streamplan.model.topology import Topology
-    from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+    from streamplan.model.windows import (
+        CalendarWindows,
+        JoinWindows,
+        OnWindowClose,
+        SessionWindows,
+        SlidingWindows,
+        TimeWindows,
+        UntilWindowCloses,
+    )
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
@@ -43,6 +54,7 @@ if TYPE_CHECKING:
     from streamplan.serdes.primitive import UUID, Bytes, Double, Integer, Long, String
     from streamplan.serdes.protobuf import Protobuf
     from streamplan.serdes.serde import Serde
+    from streamplan.serdes.windowed import SessionWindowed, TimeWindowed
 
 __version__ = "0.1.0"
 
@@ -53,15 +65,18 @@ __all__ = [
     "Avro",
     "BranchedKStream",
     "Bytes",
+    "CalendarWindows",
     "CogroupedKStream",
     "Double",
     "Expression",
     "F",
+    "GlobalKTable",
     "Integer",
     "JoinWindows",
     "Json",
     "JsonSchema",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "KeyValueStore",
@@ -74,11 +89,16 @@ __all__ = [
     "Protobuf",
     "Record",
     "Serde",
+    "SessionStore",
+    "SessionWindowed",
     "SessionWindows",
+    "SlidingWindows",
     "String",
     "TestData",
+    "TimeWindowed",
     "TimeWindows",
     "Topology",
+    "UntilWindowCloses",
     "WindowStore",
     "WindowedCogroupedKStream",
     "WindowedKStream",
@@ -91,15 +111,18 @@ _MODULES = {
     "Avro": "streamplan.serdes.avro",
     "BranchedKStream": "streamplan.model.kstream",
     "Bytes": "streamplan.serdes.primitive",
+    "CalendarWindows": "streamplan.model.windows",
     "CogroupedKStream": "streamplan.model.kstream",
     "Double": "streamplan.serdes.primitive",
     "Expression": "streamplan.model.expressions",
     "F": "streamplan.model.expressions",
+    "GlobalKTable": "streamplan.model.kstream",
     "Integer": "streamplan.serdes.primitive",
     "JoinWindows": "streamplan.model.windows",
     "Json": "streamplan.serdes.json",
     "JsonSchema": "streamplan.serdes.json_schema",
     "KGroupedStream": "streamplan.model.kstream",
+    "KGroupedTable": "streamplan.model.kstream",
     "KStream": "streamplan.model.kstream",
     "KTable": "streamplan.model.kstream",
     "Limits": "streamplan.model.pipeline",
@@ -111,16 +134,21 @@ _MODULES = {
     "ProcessorContext": "streamplan.model.processor",
     "STREAM_TIME": "streamplan.model.processor",
     "WALL_CLOCK_TIME": "streamplan.model.processor",
+    "SessionStore": "streamplan.model.processor",
     "WindowStore": "streamplan.model.processor",
     "Record": "streamplan.model.processor",
     "Protobuf": "streamplan.serdes.protobuf",
     "Serde": "streamplan.serdes.serde",
+    "SessionWindowed": "streamplan.serdes.windowed",
     "SessionWindows": "streamplan.model.windows",
+    "SlidingWindows": "streamplan.model.windows",
     "String": "streamplan.serdes.primitive",
     "TestData": "streamplan.model.pipeline",
+    "TimeWindowed": "streamplan.serdes.windowed",
     "TimeWindows": "streamplan.model.windows",
     "Topology": "streamplan.model.topology",
     "UUID": "streamplan.serdes.primitive",
+    "UntilWindowCloses": "streamplan.model.windows",
     "WindowedCogroupedKStream": "streamplan.model.kstream",
     "WindowedKStream": "streamplan.model.kstream",
     "arrow_batch": "streamplan.model.functions",

@@ -18,6 +18,7 @@ The library registers none itself: ``streamplan.pipelines`` are examples.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import sys
@@ -29,6 +30,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 
 from streamplan.errors import Refused, StreamplanError, did_you_mean
 from streamplan.model.expressions import NoTruthValue
@@ -238,6 +240,7 @@ def _named_by(registration: Registration) -> tuple[Pipeline | str, ...]:
         module = import_module(module_name)
         if not attribute:
             attribute = next((name for name in ("PIPELINES", "PIPELINE") if hasattr(module, name)), "")
+            _require_one_assignment(module, attribute)
         found = getattr(module, attribute, None)
     except StreamplanError:
         raise
@@ -261,6 +264,25 @@ def _named_by(registration: Registration) -> tuple[Pipeline | str, ...]:
         remedy=f"The module is {getattr(module, '__file__', None) or module_name}. "
         "Write PIPELINE = Pipeline(...) there, or name another object after a colon, as in module:object.",
     )
+
+
+def _require_one_assignment(module: ModuleType, name: str) -> None:
+    """Refuse a file that calls two pipelines PIPELINE: Python knows the last one alone."""
+    file = Path(str(module.__file__))
+    if name != "PIPELINE" or file.suffix != ".py" or not file.is_file():  # a job imports the modules from an archive
+        return
+    lines = []
+    for statement in ast.parse(file.read_bytes()).body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            lines.append(str(statement.lineno))
+    if len(lines) > 1:
+        raise Refused(
+            f"the file {module.__file__}",
+            expected="PIPELINE of one pipeline",
+            observed=f"PIPELINE in the lines {' and '.join(lines)}, of which Python knows the last one",
+            remedy="Give each pipeline a name of its own, and write PIPELINES = (FIRST, SECOND).",
+        )
 
 
 def _place(error: BaseException, module_name: str) -> str:

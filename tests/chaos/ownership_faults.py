@@ -33,11 +33,7 @@ Positions: TypeAlias = Mapping[tuple[str, int], tuple[int, str]]
 def second_aggregator(system: System, random: Random) -> str:
     """Either is fenced, says so and ends; then the second is stopped, and the first triggered where it has ended."""
     with _second(system, random, own_checkpoints=True) as second:
-        wait_for(
-            "one of two aggregators is fenced",
-            lambda: "both run" if processes.is_alive(second) and active(system) else "",
-            BACK_SECONDS,
-        )
+        _await_fencing(system, second)
         loser = SECOND_JOB if not processes.is_alive(second) else AGGREGATOR_JOB
     return f"{loser} was fenced"
 
@@ -49,7 +45,7 @@ def suspended_driver(system: System, random: Random) -> str:
     for process in victims:
         with suppress(psutil.NoSuchProcess):
             process.suspend()
-    with _second(system, random, own_checkpoints=False):
+    with _second(system, random, own_checkpoints=False) as second:
         before = _committed(system)
         try:
             wait_for(
@@ -61,8 +57,17 @@ def suspended_driver(system: System, random: Random) -> str:
             for process in victims:
                 with suppress(psutil.NoSuchProcess):
                     process.resume()
-        wait_for("the first aggregator ends", lambda: "it runs" if active(system) else "", BACK_SECONDS)
+        _await_fencing(system, second)
     return f"{len(victims)} processes woke up beside the second aggregator"
+
+
+def _await_fencing(system: System, second: processes.ProcessRef) -> None:
+    """Wait until one of two aggregators has ended. A first one that slept while it started claims last, and wins."""
+    wait_for(
+        "one of two aggregators is fenced",
+        lambda: "both run" if processes.is_alive(second) and active(system) else "",
+        BACK_SECONDS,
+    )
 
 
 def active(system: System) -> bool:

@@ -21,6 +21,8 @@ from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, TimeWindows
 from streamplan.serdes.json import Json
 
+from tests.support.library_windows import compiler
+
 STREAMS = "org.apache.kafka.streams"
 
 
@@ -28,7 +30,7 @@ STREAMS = "org.apache.kafka.streams"
 def java(*jar_sets: JarSet) -> Iterator[Any]:
     """``gateway.jvm`` with these jars; the JVM is gone afterwards."""
     jars = [jar for jar_set in jar_sets for jar in sorted(require(jar_set, os.environ).glob("*.jar"))]
-    with java_with(os.pathsep.join(map(str, jars))) as jvm:
+    with java_with(os.pathsep.join([*map(str, jars), compiler()])) as jvm:
         yield jvm
 
 

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import Row
 from streamplan.model.functions import PythonFunction
-from streamplan.model.operations import ProcessWithStores, Schedule, StateStore
-from streamplan.model.processor import KeyValueStore, Processor, WindowStore
-from streamplan.model.processor_stores import declared_store, schedules_of
+from streamplan.model.operations import ProcessWithStores, Schedule, SessionStateStore, StateStore
+from streamplan.model.processor import Processor
+from streamplan.model.processor_stores import AnyStore, declared_store, schedules_of
+from streamplan.model.windows import stored_session_key, stored_window_key
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.spark.headers import headers_as_text
 from streamplan.spark.planning import process_stores_state
 from streamplan.spark.planning.process_stores_state import ProcessStoresState, RestoredProcessStores, TaskProcessor
-from streamplan.spark.planning.task_stores import window_key
 
 from tests.support.process_task import Variables
 
@@ -54,7 +54,7 @@ class StoresTask:
     def __init__(
         self,
         processors: type[Processor] | list[type[Processor]],
-        stores: Mapping[str, KeyValueStore | WindowStore],
+        stores: Mapping[str, AnyStore],
         fields: str = "n bigint",
         key_serde: KeySerde = STRING,
     ) -> None:
@@ -109,8 +109,10 @@ class StoresTask:
         for row in map(Row.asDict, state.handleInputRows((0,), iter(rows), None)):
             if (place := row.get("store")) is not None:
                 store, key = self.stores[place], row["stored_key"]
-                if store.retention_ms is not None:
-                    key = window_key(key, row["start"], row["number"])
+                if isinstance(store, SessionStateStore):
+                    key = stored_session_key(key, row["start"], row["end"])
+                elif store.retention_ms is not None:
+                    key = stored_window_key(key, row["start"], row["number"])
                 self.changelogs[store.store][key] = (row["stored_value"], row["at"])
                 self.changes.append((store.store, key, row["stored_value"], row["at"]))
             else:

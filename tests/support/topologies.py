@@ -9,10 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from streamplan.model.kstream import CogroupedKStream, KStream, KTable, WindowedCogroupedKStream
+from streamplan.model.kstream import (
+    CogroupedKStream,
+    GlobalKTable,
+    KGroupedTable,
+    KStream,
+    KTable,
+    WindowedCogroupedKStream,
+)
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows, UntilWindowCloses
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS, collection, strings
@@ -73,7 +80,7 @@ def parse(text: str) -> Steps:
                 word,
                 of,
                 other,
-                label=more.get("as", argument if word in ("stream", "table") else ""),
+                label=more.get("as", argument if word in ("stream", "table", "global_table") else ""),
                 topic=topic,
                 name=more.get("name"),
                 store=more.get("store"),
@@ -111,6 +118,10 @@ def ours(steps: Steps) -> Topology:
                 return topology.stream(step.topic, value=VALUE, name=name)
             case "table":
                 return topology.table(step.topic, value=VALUE, store=store, name=name)
+            case "global_table":
+                return topology.global_table(step.topic, value=VALUE, store=store, name=name)
+            case ("join" | "left_join") as word if isinstance(other, GlobalKTable):
+                return getattr(on, word)(other, {"count": "table.count"}, key="count", name=name)
             case "filter" | "filter_not" as word:
                 return getattr(on, word)("count > 0", name=name, **({} if store is None else {"store": store}))
             case "to_table":
@@ -160,6 +171,8 @@ def ours(steps: Steps) -> Topology:
                 return on.windowed_by(SESSIONS if step.topic == "sessions" else WINDOWS)
             case "emit_strategy":
                 return on.emit_strategy(OnWindowClose())
+            case "suppress":
+                return on.suppress(UntilWindowCloses(), name=step.name)
             case "count":
                 return on.count(store=store, name=name)
             case "cogroup" if other is None:
@@ -168,6 +181,10 @@ def ours(steps: Steps) -> Topology:
                 return on.cogroup(other, {"others": "sum(count)"})
             case "aggregate" if isinstance(on, CogroupedKStream | WindowedCogroupedKStream):
                 return on.aggregate(store=store, name=name)
+            case "aggregate" if isinstance(on, KGroupedTable):
+                return on.aggregate(dict, max, max, schema="count bigint", store=store, name=name)
+            case "reduce" if isinstance(on, KGroupedTable):
+                return on.reduce(max, max, store=store, name=name)
             case "aggregate":
                 return on.aggregate({"count": "sum(count)"}, store=store, name=name)
             case "reduce":
@@ -229,6 +246,11 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return builder.stream(step.topic, *named("Consumed", step.name))
             case "table":
                 return builder.table(step.topic, *named("Consumed", step.name), *materialized)
+            case "global_table":
+                return builder.globalTable(step.topic, *named("Consumed", step.name), *materialized)
+            case "join" | "left_join" if "GlobalKTable" in other.getClass().getSimpleName():
+                join = {"join": on.join, "left_join": on.leftJoin}[step.word]
+                return join(other, _function("KeyValueMapper"), _function("ValueJoiner"), *plain)
             case "filter":
                 return on.filter(_function("Predicate"), *plain, *materialized)
             case "filter_not":
@@ -297,6 +319,9 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return on.windowedBy(kstream.TimeWindows.ofSizeAndGrace(size, grace))
             case "emit_strategy":
                 return on.emitStrategy(kstream.EmitStrategy.onWindowClose())
+            case "suppress":
+                closed = kstream.Suppressed.untilWindowCloses(kstream.Suppressed.BufferConfig.unbounded())
+                return on.suppress(closed if step.name is None else closed.withName(step.name))
             case "count":
                 return on.count(*plain, *materialized)
             case "cogroup":
@@ -307,10 +332,13 @@ def theirs(jvm: Any, steps: Steps) -> str:
             case "aggregate" | "reduce":
                 if plain and not materialized:  # they take a name only together with a store
                     materialized = [getattr(kstream.Materialized, "with")(None, None)]
+                subtractor = "KGroupedTable" in on.getClass().getSimpleName()
                 if step.word == "reduce":
-                    return on.reduce(_function("Reducer"), *plain, *materialized)
+                    reducers = [_function("Reducer") for _ in range(1 + subtractor)]
+                    return on.reduce(*reducers, *plain, *materialized)
                 merger = [_function("Merger")] if "Session" in on.getClass().getSimpleName() else []
-                return on.aggregate(_function("Initializer"), _function("Aggregator"), *merger, *plain, *materialized)
+                aggregators = [_function("Aggregator") for _ in range(1 + subtractor)]
+                return on.aggregate(_function("Initializer"), *aggregators, *merger, *plain, *materialized)
             case "join" | "left_join" if step.foreign_key is not None:
                 extractor = type("Java", (), {"implements": ("java.util.function.Function",)})
                 extracted, joiner = type("Function", (), {"Java": extractor})(), _function("ValueJoiner")
@@ -467,6 +495,11 @@ CASES = {
     "windows counted, final results": "stream orders; group_by; windowed_by; emit_strategy; count; to_stream; to out",
     "windows aggregated, final results, all named": "stream orders; group_by name=x; windowed_by; emit_strategy; "
     "aggregate name=folder store=totals; to_stream; filter; to out",
+    "windows counted, suppressed": "stream orders; group_by; windowed_by; count; suppress; to_stream; to out",
+    "windows aggregated, suppressed, all named": "stream orders; group_by name=x; windowed_by as=w; "
+    "aggregate name=folder store=totals; suppress name=closed; to_stream; filter; to out; w.count; suppress; to_stream",
+    "windows suppressed and joined": "table users; stream orders; group_by; windowed_by; count; suppress; to_stream; "
+    "select_key; join users; to out",
     "sessions counted, final results": "stream orders; group_by; windowed_by sessions; emit_strategy; count; to_stream",
     # repartition topics
     "repartitioned": "stream orders; repartition; group_by_key; count",
@@ -627,8 +660,47 @@ OF_TABLES = {
     "a re-keyed stream as a table, named": "stream orders; map; to_table name=t; filter; to_stream; to out",
     "a re-keyed stream as a table twice": "stream orders; select_key as=k; to_table; to_stream; to a; "
     "k.to_table store=s; to_stream; to b",
+    "a table grouped": "table users; group_by; count; to_stream; to out",
+    "a table grouped, all named": "table users name=u store=s; group_by name=by; count name=c store=counts; to_stream",
+    "a table grouped, the store named": "table users; group_by; reduce store=r; to_stream; to out",
+    "a table grouped, the processor named": "table users; group_by; aggregate name=a; to_stream; to out",
+    "a table grouped, reduced by a named processor": "table users; group_by; reduce name=r; to_stream; to out",
+    "a grouped table aggregated twice": "table users; group_by as=g; count; g.aggregate store=s; to_stream; to out",
+    "a grouping of a table with a name, aggregated twice": "table users; group_by name=x as=g; count; g.reduce; "
+    "to_stream; to out",
+    "a table filtered and grouped": "table users; filter; map_values; group_by; count; to_stream; to out; users.filter",
+    "a table with a store, filtered and grouped": "table users store=s; filter store=t; group_by; count; filter; "
+    "to_stream; to out",
+    "an aggregate grouped": "stream orders; group_by; count; group_by; aggregate; group_by; count; to_stream; to out",
+    "a stream as a table grouped": "stream orders; to_table; group_by; count; to_stream; to out; orders.filter",
+    "a stream as a table with a store grouped": "stream orders; select_key; to_table store=s; filter; group_by; reduce",
+    "a grouped table joined": "stream orders; table users; orders.join users; to out; users.group_by; count",
+    "a table joined and grouped": "table users; users.group_by; count; to_stream; to out; stream orders; join users",
 }
 """Operations of tables. An import writes some of them."""
+
+WITH_GLOBAL_TABLES = {
+    "a global table alone": "global_table users",
+    "joined with a global table": "global_table users; stream orders; join users; to out",
+    "joined with a global table behind the stream": "stream orders; global_table users; orders.join users; to out",
+    "joined with a global table, matched or not": "stream orders; global_table users; orders.left_join users; to out",
+    "joined with a global table, all named": "global_table users name=u store=s; stream orders; join users name=j; "
+    "left_join users name=k; to out",
+    "joined with a global table, re-keyed": "global_table users; stream orders; select_key; join users; to out",
+    "joined with a global table and counted": "global_table users; stream orders; join users; group_by; count; "
+    "to_stream; to out",
+    "joined with a global table behind a new key and counted": "stream orders; select_key; global_table users; "
+    "stream clicks; left_join users; select_key; group_by_key; count; to_stream; to out",
+    "an aggregate's updates joined with a global table": "stream orders; group_by; count; to_stream as=updates; "
+    "global_table users; updates.join users; to out",
+    "two global tables between two streams": "stream orders; global_table users; stream clicks; global_table items; "
+    "orders.join users; left_join items; to out; clicks.join items; to clicked",
+    "joined with a global table and a table": "global_table users; table items; stream orders; join users; join items; "
+    "to out",
+    "joined with a table and a global table": "global_table users; table items; stream orders; join items; join users; "
+    "to out; orders.join users; merge orders; to all",
+}
+"""Joins with global tables."""
 
 
 # -- topologies at random

@@ -17,11 +17,22 @@ from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import (
+    CalendarWindows,
+    JoinWindows,
+    OnWindowClose,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UntilWindowCloses,
+)
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import String
+from streamplan.serdes.windowed import TimeWindowed
 
 from tests.support.kafka_streams import STREAMS, collection
 from tests.support.library_processor import TaskProcessor, moment_of, processed
+from tests.support.library_windows import own_windows
 from tests.support.streams_library import Callback, Library, raw
 
 VALUE = Json("n bigint, s string")
@@ -31,6 +42,10 @@ WINDOWS = {
     "hopping_windows": TimeWindows("2 minutes", grace="1 day", advance="1 minute"),
     "strict_windows": TimeWindows("1 minute", grace="0 seconds"),
     "short_hops": TimeWindows("1 minute", grace="10 seconds", advance="20 seconds"),
+    "later_windows": TimeWindows("1 minute", grace="10 seconds", offset="15 seconds"),
+    "berlin_days": CalendarWindows("1 day", time_zone="Europe/Berlin", grace="1 hour"),
+    "sliding_windows": SlidingWindows("60007 milliseconds", grace="10 seconds"),
+    "utc_weeks": CalendarWindows("1 week", time_zone="UTC", grace="1 hour", offset="6 hours"),
 }
 SESSIONS = {
     "sessions": SessionWindows("30 seconds", grace="1 day"),
@@ -48,10 +63,13 @@ JOINED_WITHIN = {
 FOREIGN_KEY = "if(n = 7, null, s)"
 """The key of the other table in a value of this one. The library's twin is :func:`_foreign_key`."""
 
+LOOKED_UP = "if(n = 7, null, translate(s, 'xyz', 'klm'))"
+"""The key of a global table in a record. The library's twin is :func:`_looked_up`."""
+
 STREAMS_OF_TOPICS = ("stream", "stream_at", "stream_told")
 """The words that read a topic: with its timestamps, and with those that an expression or a function tells."""
 
-TOPICS = (*STREAMS_OF_TOPICS, "table", "unstored_table")
+TOPICS = (*STREAMS_OF_TOPICS, "table", "unstored_table", "global_table")
 """The words that read a topic."""
 
 TOLD_FROM = 1_767_268_800_000
@@ -118,15 +136,49 @@ def odd_ones(record: Any) -> list[dict[str, Any]]:
 
 
 def in_a_row(old: Any, new: Any) -> dict[str, Any] | None:
-    """Depends on the order of the records. A sum that 5 divides deletes the key."""
-    total = (old.n or 0) + (new.n or 0)
-    return {"n": total, "s": f"{new.n}{old.s}"[:6]} if total % 5 else None
+    """Depends on the order of the records. A sum that 5 divides deletes the key. In windows either may be None."""
+    n = getattr(new, "n", None)
+    total = (old.n or 0) + (n or 0)
+    return {"n": total, "s": f"{n}{old.s}"[:6]} if total % 5 else None
 
 
 def counted_in_a_row(key: str, value: Any, aggregate: Any) -> dict[str, Any] | None:
     """The same of an aggregate, which may delete a key that there is not."""
-    total = (aggregate.n or 0) + (value.n or 0)
-    return {"n": total, "s": f"{key}{value.n}{aggregate.s}"[:6]} if total % 4 else None
+    n = getattr(value, "n", None)
+    total = (aggregate.n or 0) + (n or 0)
+    return {"n": total, "s": f"{key}{n}{aggregate.s}"[:6]} if total % 4 else None
+
+
+def of_other_stream(key: str, value: Any, aggregate: Any) -> dict[str, Any] | None:
+    """What a record of the second of two streams makes of their aggregate."""
+    n = getattr(value, "n", None)
+    total = 2 * (aggregate.n or 0) + (n or 0)
+    return {"n": total, "s": f"{aggregate.s}{n}"[-6:]} if total % 3 else None
+
+
+def one_after_the_other(key: str, one: Any, other: Any) -> dict[str, Any]:
+    """The aggregate of two sessions. The earlier one comes first."""
+    return {"n": (one.n or 0) + (other.n or 0), "s": f"{other.s}{one.s}"[:6]}
+
+
+def came(so_far: Any, value: Any) -> dict[str, Any] | None:
+    """Depends on the order of the calls. A sum that 7 divides deletes the group."""
+    total = (so_far.n or 0) + (value.n or 0)
+    return {"n": total, "s": f"{so_far.s}+{value.n}"[-7:]} if total % 7 else None
+
+
+def went(so_far: Any, value: Any) -> dict[str, Any] | None:
+    total = (so_far.n or 0) - (value.n or 0)
+    return {"n": total, "s": f"{so_far.s}-{value.n}"[-7:]} if total % 5 else None
+
+
+def came_to(key: str, value: Any, aggregate: Any) -> dict[str, Any] | None:
+    """The same of an aggregate. No number is missing."""
+    return {"n": (aggregate.n or 0) + value.n, "s": f"{key}{value.n}{aggregate.s}"[:6]}
+
+
+def went_from(key: str, value: Any, aggregate: Any) -> dict[str, Any] | None:
+    return {"n": aggregate.n - value.n, "s": f"-{aggregate.s}"[:6]} if aggregate.n - value.n else None
 
 
 GAPS_STATE = "n bigint, s string, due timestamp"
@@ -190,6 +242,11 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return topology.table(step.topic, value=VALUE, store=f"{step.topic}-store")
         case "unstored_table", []:
             return topology.table(step.topic, value=VALUE)
+        case "global_table", []:
+            return topology.global_table(step.topic, value=VALUE)
+        case (("join_global" | "left_join_global") as word, [stream, table]):
+            join = stream.join if word == "join_global" else stream.left_join
+            return join(table, {"n": "n", "s": "table.s"}, key=LOOKED_UP, name=name)
         case word, [table] if (plain := word.removesuffix("_stored")) in OF_TABLES:
             return OF_TABLES[plain](table, name if word.endswith("_stored") else None)
         case "filter", [stream]:
@@ -240,12 +297,24 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.repartition(name=name)
         case "group_by", [stream]:
             return stream.group_by("s", name=name)
+        case "group_table", [table]:
+            return table.group_by("s", name=name)
+        case "group_even", [table]:
+            return table.group_by("if(n % 2 = 0, 'even', null)")
+        case "group_plainly", [table]:
+            return table.group_by("record.key")
+        case "table_reduce", [grouped]:
+            return grouped.reduce(came, went, store=name)
+        case "table_aggregate", [grouped]:
+            return grouped.aggregate(dict, came_to, went_from, schema=VALUE.schema, store=name)
         case "group_by_key", [stream]:
             return stream.group_by_key(name=name)
         case word, [grouped] if word in WINDOWS or word in SESSIONS:
             return grouped.windowed_by((WINDOWS | SESSIONS)[word])
         case "on_close", [windowed]:
             return windowed.emit_strategy(OnWindowClose())
+        case "suppress", [table]:
+            return table.suppress(UntilWindowCloses())
         case "count", [grouped]:
             return grouped.count(store=name)
         case "cogroup", [grouped, other]:
@@ -253,6 +322,12 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return grouped.cogroup(first).cogroup(other, second)
         case "cogrouped", [grouped]:
             return grouped.aggregate(store=name)
+        case "python_cogroup", [grouped, other]:
+            return grouped.cogroup(counted_in_a_row).cogroup(other, of_other_stream)
+        case "python_cogrouped", [grouped]:
+            of_sessions = isinstance(getattr(grouped, "_cogrouped", grouped)._window, SessionWindows)
+            merger = {"merger": one_after_the_other} if of_sessions else {}
+            return grouped.aggregate(dict, **merger, schema=VALUE.schema, store=name)
         case "aggregate", [grouped]:
             return grouped.aggregate({"n": "sum(n)", "s": "max(s)"}, store=name)
         case "reduce", [grouped]:
@@ -262,7 +337,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
         case "python_reduce", [grouped]:
             return grouped.reduce(in_a_row, store=name)
         case "python_aggregate", [grouped]:
-            return grouped.aggregate(dict, counted_in_a_row, schema=VALUE.schema, store=name)
+            merger = {"merger": one_after_the_other} if isinstance(grouped._window, SessionWindows) else {}
+            return grouped.aggregate(dict, counted_in_a_row, **merger, schema=VALUE.schema, store=name)
         case "join", [stream, table]:
             return stream.join(table, {"n": "n", "s": "table.s"}, name=name)
         case word, [stream, other] if word in JOINED_WITHIN:
@@ -305,9 +381,14 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             key = "concat(record.key, '@', unix_millis(record.window.start), '-', unix_millis(record.window.end))"
             value = {"n": "count", "s": "record.key"} if word == "session_counts" else {"n": "n", "s": "s"}
             return stream.map(key, value)
+        case "by_window", [stream]:
+            key = "if(s is null, null, struct(s as key, unix_millis(record.window.start) as start))"
+            return stream.select_key(key, key_serde=TimeWindowed(String()))
+        case (("to_windowed" | "group_windowed") as word, [stream]):
+            return stream.to(step.topic) if word == "to_windowed" else stream.group_by_key(name=name)
         case "to_either", [stream]:
             return stream.to("if(n > 4, 'large', 'small')", topics=("large", "small"), name=name)
-        case (("to" | "to_sessions"), [stream]):
+        case (("to" | "to_text" | "to_sessions"), [stream]):
             return stream.to(step.topic)
     raise LookupError(step.word)
 
@@ -438,6 +519,41 @@ def _counted_in_a_row(key: Any, value: Any, aggregate: Any) -> bytes | None:
     return written({"n": total, "s": text}) if total % 4 else None
 
 
+def _of_other_stream(key: Any, value: Any, aggregate: Any) -> bytes | None:
+    before, fields = read(aggregate) or {}, read(value) or {}
+    total = 2 * (before.get("n") or 0) + (fields.get("n") or 0)
+    return written({"n": total, "s": f"{before.get('s')}{fields.get('n')}"[-6:]}) if total % 3 else None
+
+
+def _one_after_the_other(key: Any, one: Any, other: Any) -> bytes | None:
+    first, second = read(one) or {}, read(other) or {}
+    n = (first.get("n") or 0) + (second.get("n") or 0)
+    return written({"n": n, "s": f"{second.get('s')}{first.get('s')}"[:6]})
+
+
+def _came(so_far: Any, value: Any) -> bytes | None:
+    before, fields = read(so_far) or {}, read(value) or {}
+    total = (before.get("n") or 0) + (fields.get("n") or 0)
+    return written({"n": total, "s": f"{before.get('s')}+{fields.get('n')}"[-7:]}) if total % 7 else None
+
+
+def _went(so_far: Any, value: Any) -> bytes | None:
+    before, fields = read(so_far) or {}, read(value) or {}
+    total = (before.get("n") or 0) - (fields.get("n") or 0)
+    return written({"n": total, "s": f"{before.get('s')}-{fields.get('n')}"[-7:]}) if total % 5 else None
+
+
+def _came_to(key: str, value: Any, aggregate: Any) -> bytes | None:
+    before, fields = read(aggregate) or {}, read(value) or {}
+    return written({"n": before.get("n", 0) + fields["n"], "s": f"{key}{fields['n']}{before.get('s')}"[:6]})
+
+
+def _went_from(key: str, value: Any, aggregate: Any) -> bytes | None:
+    before, fields = read(aggregate) or {}, read(value) or {}
+    n = before["n"] - fields["n"]
+    return written({"n": n, "s": f"-{before['s']}"[:6]}) if n else None
+
+
 def _added_of_first(key: Any, value: Any, total: Any) -> bytes | None:
     """What a record of the first of two streams adds to their aggregate."""
     n, before = (read(value) or {}).get("n"), read(total) or {}
@@ -497,6 +613,13 @@ def _met(one: Any, other: Any) -> bytes | None:
 def _foreign_key(value: Any) -> bytes | None:
     found = read(value) or {}
     return None if found.get("n") == 7 else text_or_none(found.get("s"))
+
+
+def _looked_up(value: Any) -> bytes | None:
+    found = read(value) or {}
+    if found.get("n") == 7 or "s" not in found:
+        return None
+    return str(found["s"]).translate(str.maketrans("xyz", "klm")).encode()
 
 
 def _met_or_not(one: Any, other: Any) -> bytes | None:
@@ -581,6 +704,13 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             )
         case "unstored_table", []:
             return library.builder.table(step.topic, library.consumed(n=int, s=str))
+        case "global_table", []:
+            return library.builder.globalTable(step.topic, library.consumed(n=int, s=str))
+        case (("join_global" | "left_join_global") as word, [stream, table]):
+            join = stream.join if word == "join_global" else stream.leftJoin
+            looked_up = _function("KeyValueMapper", "apply", lambda key, value: _looked_up(value))
+            joined = _function("ValueJoiner", "apply", _joined)
+            return join(table, looked_up, joined, library.option("Named", "as", name))
         case word, [table] if word.removesuffix("_stored") in OF_TABLES:
             # In its cache the library keeps back the deletion of a key that the store does not have.
             stored = [library.stored(name).withCachingDisabled()] if word.endswith("_stored") else []
@@ -639,10 +769,35 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.repartition(library.option("Repartitioned", "with", bytes_serde, bytes_serde).withName(name))
         case "group_by", [stream]:
             return library.grouped(stream, lambda key, value: text_or_none((read(value) or {}).get("s")), name)
+        case (("group_table" | "group_even" | "group_plainly") as word, [table]):
+            names = [name] if word == "group_table" else []
+            grouped = library.option("Grouped", "with", *names, library.serdes.String(), bytes_serde)
+
+            def of_group(key: Any, value: Any) -> Any:
+                found = json.loads(bytes(value))
+                even = "even" if found.get("n") is not None and found["n"] % 2 == 0 else None
+                keys = {"group_table": found.get("s"), "group_even": even, "group_plainly": bytes(key).decode()}
+                return pair(keys[word], raw(value))
+
+            return table.groupBy(_function("KeyValueMapper", "apply", of_group), grouped)
+        case "table_reduce", [grouped]:
+            reducers = (_function("Reducer", "apply", each) for each in (_came, _went))
+            return grouped.reduce(*reducers, library.stored(name))
+        case "table_aggregate", [grouped]:
+            empty = _function("Initializer", "apply", lambda: b"{}")
+            aggregators = (_function("Aggregator", "apply", each) for each in (_came_to, _went_from))
+            return grouped.aggregate(empty, *aggregators, library.stored(name))
+        case "to_text", [stream]:
+            return stream.to(step.topic, library.option("Produced", "with", library.serdes.String(), bytes_serde))
         case "group_by_key", [stream]:
             return stream.groupByKey(library.option("Grouped", "with", name, bytes_serde, bytes_serde))
         case word, [grouped] if word in WINDOWS:
             millis, windows = library.jvm.java.time.Duration.ofMillis, WINDOWS[word]
+            if windows.slides:
+                sizes = millis(windows.size_ms), millis(windows.grace_ms)
+                return grouped.windowedBy(library.option("SlidingWindows", "ofTimeDifferenceAndGrace", *sizes))
+            if not windows.begin_at_multiples:
+                return grouped.windowedBy(own_windows(library.jvm, windows))
             sizes = millis(windows.size_ms), millis(windows.grace_ms)
             declared = library.option("TimeWindows", "ofSizeAndGrace", *sizes)
             return grouped.windowedBy(declared.advanceBy(millis(windows.advance_ms)))
@@ -652,9 +807,23 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return grouped.windowedBy(library.option("SessionWindows", "ofInactivityGapAndGrace", *durations))
         case "on_close", [windowed]:
             return windowed.emitStrategy(library.option("EmitStrategy", "onWindowClose"))
+        case "suppress", [table]:
+            suppressed = library.jvm.org.apache.kafka.streams.kstream.Suppressed
+            return table.suppress(
+                suppressed.untilWindowCloses(suppressed.BufferConfig.unbounded().withLoggingDisabled())
+            )
         case "cogroup", [grouped, other]:
             first, second = (_function("Aggregator", "apply", added) for added in (_added_of_first, _added_of_second))
             return grouped.cogroup(first).cogroup(other, second)
+        case "python_cogroup", [grouped, other]:
+            first, second = (_function("Aggregator", "apply", each) for each in (_counted_in_a_row, _of_other_stream))
+            return grouped.cogroup(first).cogroup(other, second)
+        case "python_cogrouped", [grouped]:
+            empty = _function("Initializer", "apply", lambda: b"{}")
+            if "Session" in grouped.getClass().getSimpleName():
+                merger = _function("Merger", "apply", _one_after_the_other)
+                return grouped.aggregate(empty, merger, library.stored(name).withCachingDisabled())
+            return grouped.aggregate(empty, library.stored(name))
         case "cogrouped", [grouped]:
             nothing = _function("Initializer", "apply", lambda: b'{"c": 0, "d": 0}')
             if "Session" in grouped.getClass().getSimpleName():
@@ -662,9 +831,10 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
                 return grouped.aggregate(nothing, merger, library.stored(name).withCachingDisabled())
             return grouped.aggregate(nothing, library.stored(name))
         case ("count" | "aggregate") as word, [grouped]:
-            of_sessions = "Session" in grouped.getClass().getSimpleName()
+            kind = grouped.getClass().getSimpleName()
+            of_sessions = "Session" in kind
             stored = library.stored(name)
-            if of_sessions:  # in its cache the library still finds sessions that its store has forgotten
+            if of_sessions or "Sliding" in kind:  # in its cache the library still finds what its store has forgotten
                 stored = stored.withCachingDisabled()
             if word == "count":
                 return grouped.count(stored)
@@ -675,11 +845,16 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return grouped.reduce(_function("Reducer", "apply", lambda one, other: raw(other)), library.stored(name))
         case "greatest", [grouped]:
             return grouped.reduce(_function("Reducer", "apply", _greater), library.stored(name))
-        case "python_reduce", [grouped]:
-            return grouped.reduce(_function("Reducer", "apply", _in_a_row), library.stored(name))
-        case "python_aggregate", [grouped]:
+        case (("python_reduce" | "python_aggregate") as word, [grouped]):
+            of_sessions = "Session" in grouped.getClass().getSimpleName()
+            stored = library.stored(name)
+            if of_sessions:  # in its cache the library still finds sessions that its store has forgotten
+                stored = stored.withCachingDisabled()
+            if word == "python_reduce":
+                return grouped.reduce(_function("Reducer", "apply", _in_a_row), stored)
             empty = _function("Initializer", "apply", lambda: b"{}")
-            return grouped.aggregate(empty, _function("Aggregator", "apply", _counted_in_a_row), library.stored(name))
+            merger = [_function("Merger", "apply", _one_after_the_other)] if of_sessions else []
+            return grouped.aggregate(empty, _function("Aggregator", "apply", _counted_in_a_row), *merger, stored)
         case "join", [stream, table]:
             return stream.join(table, _function("ValueJoiner", "apply", _joined), named_join())
         case word, [stream, other] if word in JOINED_WITHIN:
@@ -708,7 +883,9 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return table.toStream()
         case "counts", [stream]:
             with_key = _function(
-                "ValueMapperWithKey", "apply", lambda key, count: written({"n": count, "s": bytes(key).decode()})
+                "ValueMapperWithKey",
+                "apply",
+                lambda key, count: written({"n": count, "s": key if isinstance(key, str) else bytes(key).decode()}),
             )
             return stream.mapValues(with_key)
         case "windows", [stream]:
@@ -749,6 +926,20 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
         case "to_sessions", [stream]:
             of_sessions = library.jvm.org.apache.kafka.streams.kstream.WindowedSerdes.SessionWindowedSerde(bytes_serde)
             return stream.to(step.topic, library.option("Produced", "with", of_sessions, bytes_serde))
+        case "by_window", [stream]:
+
+            def with_window(key: Any, value: Any) -> Any:
+                text = text_or_none((read(value) or {}).get("s"))
+                windowed = library.jvm.org.apache.kafka.streams.kstream.Windowed
+                return None if text is None else windowed(text, key.window())
+
+            return stream.selectKey(_function("KeyValueMapper", "apply", with_window))
+        case (("to_windowed" | "group_windowed") as word, [stream]):
+            windowed_serdes = library.jvm.org.apache.kafka.streams.kstream.WindowedSerdes
+            of_windows = windowed_serdes.TimeWindowedSerde(bytes_serde, 60_000)
+            if word == "to_windowed":
+                return stream.to(step.topic, library.option("Produced", "with", of_windows, bytes_serde))
+            return stream.groupByKey(library.option("Grouped", "with", name, of_windows, bytes_serde))
         case "to_either", [stream]:
             chosen = Callback(
                 f"{STREAMS}.processor.TopicNameExtractor",
@@ -866,6 +1057,42 @@ def drawn_chain(seed: int) -> Program:
             made = add("counts", made) if word == "count" else made
             streams.append(made)
             of_functions[made] = of_functions[before] or word.startswith("python_")
+        add("to", made, topic=f"out-{made}")
+    return tuple(steps)
+
+
+def drawn_merges(seed: int) -> Program:
+    """Two or three states at random in one sub-topology, whose results are merged with what they are made of.
+
+    Of functions there are none: those that aggregate pass each change, and the library's record cache the last one.
+    """
+    chosen = random.Random(seed)
+    steps = [Step("stream", topic="a")]
+    streams = [0]
+
+    def add(word: str, *of: int, topic: str = "") -> int:
+        steps.append(Step(word, of, topic))
+        return len(steps) - 1
+
+    def merged(made: int) -> int:
+        other = chosen.choice(streams)
+        pair = (made, other) if chosen.random() < 0.5 else (other, made)
+        return add("merge", *pair)
+
+    for _ in range(chosen.randint(2, 3)):
+        stream = chosen.choice(streams[-2:])
+        if chosen.random() < 0.6:
+            stream = add(chosen.choice(["filter", "filter_not", "map_values", "python_filter"]), stream)
+            streams.append(stream)
+        word = chosen.choice(["count", "aggregate", "reduce", "greatest", "short_windows", "process", "process"])
+        if word == "process":
+            made = merged(add("process", stream))
+        elif word == "short_windows":
+            made = merged(add("plain_counts", add("to_stream", add("count", add(word, add("group_by_key", stream))))))
+        else:
+            made = add("to_stream", add(word, add("group_by_key", stream)))
+            made = merged(add("counts", made) if word == "count" else made)
+            streams.append(made)
         add("to", made, topic=f"out-{made}")
     return tuple(steps)
 

@@ -101,6 +101,7 @@ BREAKS = {
     "": r"a Pipeline, or a tuple of them or of modules' names, in PIPELINES or PIPELINE, observed no such name",
     "PIPELINE = 'orders'": r"in PIPELINE, observed str",
     "PIPELINES = (declare('one'), 2)": r"in PIPELINES, observed tuple",
+    "PIPELINE = declare('one')\nPIPELINE = declare('two')": r"in the lines 9 and 10, .* write PIPELINES =",
     "def __getattr__(name): raise KeyError(name)": r"broken_module.py:9: KeyError",
 }
 """The last lines of a module, and what is said about it."""

@@ -90,7 +90,7 @@ class _Datasets:
         topology = pipeline.topology
         self._types: dict[str, Mapping[str, str]] = {
             topology.decorate(node.topic): node.value.fields
-            for subtopology in topology.subtopologies
+            for subtopology in (*topology.subtopologies, *topology.global_stores)
             for node in subtopology.nodes
             if isinstance(node, Source) and node.value is not None
         }

@@ -2,7 +2,7 @@
 
 LocalExecutor forks its workers from the scheduler, and each task from a worker: a task finds loaded what the scheduler
 has loaded. Great Expectations takes several CPU seconds to load, more than all else that a health run does, and
-the task ``data_docs`` of each run needs it: ``docs/performance.md`` has the figures. Only what does not change while
+the task ``data_docs`` of each run needs it: ``benchmarks/NOTES.md`` has the figures. Only what does not change while
 the scheduler runs may be loaded here; a declared pipeline may change.
 """
 

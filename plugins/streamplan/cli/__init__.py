@@ -33,6 +33,7 @@ COMMANDS = (
     "top",
     "topic",
     "store",
+    "serve",
     "letters",
     "exporter",
     "acls",

@@ -18,12 +18,15 @@ from streamplan.errors import WrongUsage
 from streamplan.model.acls import AclEntry, Role, required_acls
 from streamplan.registry import pipeline_named
 
+_NOTHING = {Role.PRODUCER: "the pipeline has no test data", Role.QUERIES: "the pipeline has no state store"}
+"""By role why it needs no entry."""
+
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = commands.add(
         "acls",
-        "print the ACLs that aggregator, producer, checks and deployer need, each for itself",
+        "print the ACLs that aggregator, producer, checks, deployer and queries need, each for itself",
         description="Print the exact access control lists that each part of a pipeline needs on brokers with an "
         "authorizer, and nothing that a part does not need. Nothing is asked of the brokers, and nothing is changed.",
         examples="%(prog)s orders --format commands --bootstrap-servers kafka-1:9093 "
@@ -79,7 +82,7 @@ def _run(options: argparse.Namespace) -> int:
         for role in roles:
             console.print(Text.assemble((role, "bold"), f"  {principals[role]}"))
             if not entries[role]:
-                console.print("  nothing: the pipeline has no test data")
+                console.print(f"  nothing: {_NOTHING[role]}")
             for (kind, name, prefixed), same in _by_resource(entries[role]):
                 console.print(Text.assemble(f"  {kind} ", (f"{name}*" if prefixed else name, "cyan")))
                 for entry in same:

@@ -26,7 +26,7 @@ from streamplan.kafka_port import records_of
 from streamplan.local.airflow import USER
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
-from streamplan.model.operations import Count
+from streamplan.model.operations import Count, TableCount
 from streamplan.model.pipeline import Pipeline
 from streamplan.programs import ExitStatus
 from streamplan.registry import pipeline_named
@@ -223,7 +223,7 @@ def _print_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) -
                 elif isinstance(sent := sent_in(topic, record.value), Subscription):
                     values[key] = str(sent)
                 else:
-                    values[key] = read_value(record.value, count=isinstance(node.operation, Count))
+                    values[key] = read_value(record.value, count=isinstance(node.operation, Count | TableCount))
         console.print(store_table(node.store or "", values))
 
 

@@ -23,7 +23,7 @@ from streamplan.model.assignment import (
     plan_load,
     stateful_tasks,
 )
-from streamplan.model.linking import links_of
+from streamplan.model.linking import links_of_start
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.unnamed import unnamed
@@ -179,7 +179,9 @@ def _subtopologies(pipeline: Pipeline) -> Text:
         text.append(f"  {_count(tasks, 'stream task')}\n")
         for topic in pipeline.source_topics(subtopology):
             text.append(f"     reads   {topic}{counts[topic]}\n")
-        for link in links_of(topology):
+        for topic in subtopology.global_topics:
+            text.append(f"     joins   {topic}{counts[topic]}, a global table: each stream task reads all of it\n")
+        for link in links_of_start(topology):
             if link.reader == subtopology:
                 text.append(
                     f"     linked  with sub-topology {link.writer.id}: one query does both, and reads nothing back\n"

@@ -13,7 +13,7 @@ from streamplan.errors import Refused
 from streamplan.importing.calls import Missing
 from streamplan.importing.declaration import declare
 from streamplan.importing.facts import Facts
-from streamplan.importing.nodes import nodes_of
+from streamplan.importing.nodes import global_tables_of, nodes_of
 from streamplan.importing.operations import Operation, operations_of
 from streamplan.importing.order import in_order_of_declaration
 from streamplan.importing.python_text import python_text
@@ -27,7 +27,10 @@ _UNEXPECTED = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '
 _EXTRACTOR = re.compile(r"\(extractor class: .*\)$")
 """What chooses the topic of each record. The library prints whatever the application's object says of itself."""
 
-_KINDS = {"KStream": "stream", "KTable": "table", "KGroupedStream": "grouping"}
+_READ = ("stream", "table", "global_table")
+"""The words that read a topic."""
+
+_KINDS = {"KStream": "stream", "KTable": "table", "KGroupedStream": "grouping", "KGroupedTable": "grouping"}
 """What the classes of the language are called in an answer."""
 
 
@@ -75,13 +78,20 @@ def import_application(
     if fault := name_fault(application_id):
         raise Refused(f"application id: {fault}")
     subtopologies = parse_subtopologies(description)
-    global_tables = [
-        Missing(source.name, f"a global table of {', '.join(source.topics)}. The language does not have global tables.")
+    global_tables = global_tables_of(subtopologies)
+    of_tables = [source.name for source, _ in global_tables.values()]
+    global_stores = [
+        Missing(
+            source.name,
+            f"a global store of {', '.join(source.topics or (source.pattern or '',))} that a processor fills. The "
+            "language does not have such stores. Where it holds the records as they are, write global_table().",
+        )
         for part in subtopologies
         if part.is_global
         for source in part.sources
+        if source.name not in of_tables
     ]
-    operations = in_order_of_declaration(operations_of(nodes_of(subtopologies)))
+    operations = in_order_of_declaration(operations_of(nodes_of(subtopologies), global_tables))
     best = _try(application_id, description, operations, facts, file)
     for number, operation in enumerate(operations):
         if operation.word == "merge" and best.differences and best.has_same_nodes:
@@ -91,7 +101,7 @@ def import_application(
             tried = _try(application_id, description, other, facts, file)
             if len(tried.differences) < len(best.differences):
                 operations, best = other, tried
-    return replace(best, missing=(*global_tables, *best.missing))
+    return replace(best, missing=(*global_stores, *best.missing))
 
 
 def _try(
@@ -121,7 +131,7 @@ def _declared_counts(operations: Sequence[Operation], facts: Facts) -> dict[str,
     A topic that is only read belongs to others. One that is read and written has to have a count.
     """
     written = dict.fromkeys(topic for op in operations if op.word == "to" for topic in op.node.topics)
-    read = {topic for op in operations if op.word in ("stream", "table") for topic in (*op.node.topics, op.topic)}
+    read = {topic for op in operations if op.word in _READ for topic in (*op.node.topics, op.topic)}
     return {topic: facts.partitions.get(topic) for topic in written if topic in read or topic in facts.partitions}
 
 

@@ -48,6 +48,9 @@ _PREFIXES = {
     "to_stream": "KTABLE-TOSTREAM-",
     "table_filter": "KTABLE-FILTER-",
     "table_map_values": "KTABLE-MAPVALUES-",
+    "table_group_by": "KTABLE-SELECT-",
+    "table_aggregate": "KTABLE-AGGREGATE-",
+    "table_reduce": "KTABLE-REDUCE-",
     "to_table": "KSTREAM-TOTABLE-",
     "to": "KSTREAM-SINK-",
 }
@@ -80,6 +83,7 @@ def declare(operations: Iterable[Operation], facts: Facts) -> Declaration:
     stores = Counter(store for operation in operations for store in operation.node.stores)
     writer = _Writer(facts, {number_of(store): store for store in stores})
     writer.shared = {store for store, processors in stores.items() if processors > 1}
+    writer.suppressed = {operation.on[0] for operation in operations if operation.word == "suppress"}
     for operation in operations:
         writer.add(operation)
     return Declaration(writer.calls, writer.ask.missing)
@@ -97,10 +101,12 @@ class _Writer:
         again: The call that reads the first stream. Called again, it draws a number and does nothing else.
         made: The results of the calls.
         tables: Those that are tables.
+        grouped_tables: Those that are tables with groups.
         groupings: By node and name the results that are groupings.
         cogrouped: By groupings that are folded into one store, and their topics, the result of ``cogroup``.
         branches: By split the number of its branches so far.
         shared: The stores that several processors have.
+        suppressed: The aggregates whose results are passed when their windows close.
     """
 
     def __init__(self, facts: Facts, stores: Mapping[int | None, str]) -> None:
@@ -112,10 +118,12 @@ class _Writer:
         self.again: Call | None = None
         self.made: set[str] = set()
         self.tables: set[str] = set()
+        self.grouped_tables: set[str] = set()
         self.groupings: dict[tuple[str, str | None], str] = {}
         self.cogrouped: dict[tuple[str | None, ...], str] = {}
         self.branches: dict[str, int] = {}
         self.shared: set[str] = set()
+        self.suppressed: set[str] = set()
 
     def add(self, operation: Operation) -> None:
         """Add the calls of one operation."""
@@ -134,8 +142,10 @@ class _Writer:
         match operation.word:
             case "stream":
                 self._stream(operation.node)
-            case "table":
-                self._table(operation.node, operation.topic)
+            case "table" | "global_table" as method:
+                self._table(operation.node, operation.topic, method)
+            case "global_join":
+                self._global_join(operation)
             case "to":
                 self._to(operation)
             case "repartition":
@@ -158,6 +168,12 @@ class _Writer:
                 self._foreign_key_join(operation)
             case "table_filter" | "table_map_values" | "to_table":
                 self._of_table(operation)
+            case "suppress" if operation.on[0] in self.suppressed:
+                self._suppress(operation)
+            case "table_group_by":
+                self._group_table(operation)
+            case "table_aggregate" | "table_reduce":
+                self._table_aggregate(operation)
             case "split":
                 self._split(operation)
             case "branch":
@@ -214,7 +230,7 @@ class _Writer:
             self.again = self.again or Call("", TOPOLOGY, "stream", (argument,), value)
         self._call(Call(node.name, TOPOLOGY, "stream", (argument,), options, topic, self._partitions(topic)))
 
-    def _table(self, node: Node, topic: str) -> None:
+    def _table(self, node: Node, topic: str, method: str) -> None:
         options: Options = {"value": self._value(node, topic)}
         if node.stores and node.stores[0] != f"{topic}-STATE-STORE-{self.number:010d}":
             options["store"] = literal(node.stores[0])
@@ -223,8 +239,9 @@ class _Writer:
         self.number += 1  # of its source
         if self._drawn("KTABLE-SOURCE-") != node.name:
             options["name"] = literal(node.name)
-        self.tables.add(node.name)
-        self._call(Call(node.name, TOPOLOGY, "table", (literal(topic),), options, topic, self._partitions(topic)))
+        if method == "table":
+            self.tables.add(node.name)
+        self._call(Call(node.name, TOPOLOGY, method, (literal(topic),), options, topic, self._partitions(topic)))
 
     def _value(self, node: Node, topic: str) -> Code:
         """The serde of a topic's values."""
@@ -280,9 +297,11 @@ class _Writer:
                 return all(are_tables)
             case "join" | "left_join":
                 return are_tables == [False, True]
-            case "to_stream" | "table_filter" | "table_map_values":
+            case "to_stream" | "table_filter" | "table_map_values" | "suppress" | "table_group_by":
                 return are_tables == [True]
-            case "stream" | "table" | "stand_in":
+            case "table_aggregate" | "table_reduce":
+                return {*operation.on} <= self.grouped_tables
+            case "stream" | "table" | "global_table" | "stand_in":
                 return True
         return not any(are_tables)
 
@@ -296,7 +315,7 @@ class _Writer:
         )
 
     def _of_table(self, operation: Operation) -> None:
-        """Declare an operation whose result is a table without a state store."""
+        """Declare an operation whose result is a table."""
         node, method = operation.node, operation.word.removeprefix("table_")
         arguments: tuple[Argument, ...] = ()
         if method == "filter":
@@ -304,9 +323,57 @@ class _Writer:
         elif method == "map_values":
             arguments = (self.ask.fields(node.name, "the value that {} gives"),)
         options = self._named(node, operation.word)
-        self.number += method == "to_table"  # the number of its store, which is not shown
+        drawn = f"KSTREAM-TOTABLE-STATE-STORE-{self.number:010d}" if method == "to_table" else ""
+        if node.stores and node.stores[0] != drawn:
+            options["store"] = literal(node.stores[0])
+        else:
+            self.number += method == "to_table"  # the number of its store, which need not be shown
         self.tables.add(node.name)
         self._call(Call(node.name, operation.on[0], method, arguments, options, _variable(node.name, method)))
+
+    def _suppress(self, operation: Operation) -> None:
+        node = operation.node
+        self.ask.note(node.name, "whether it is untilWindowCloses(): with untilTimeLimit() leave it out")
+        options: Options = {}
+        if number_of(node.name) is None:
+            options["name"] = literal(node.name)
+        else:
+            self.number += 2
+        self.tables.add(node.name)
+        variable = _variable(node.name, "suppress")
+        waits = Code("UntilWindowCloses()", "UntilWindowCloses()")
+        self._call(Call(node.name, operation.on[0], "suppress", (waits,), options, variable))
+
+    def _group_table(self, operation: Operation) -> None:
+        node = operation.node
+        options = self._named(node, operation.word)
+        key = self.ask.text(node.name, "the key that {} gives", "count")
+        self.grouped_tables.add(node.name)
+        self._call(Call(node.name, operation.on[0], "group_by", (key,), options, _variable(node.name, "grouped")))
+
+    def _table_aggregate(self, operation: Operation) -> None:
+        node, [store], method = operation.node, operation.node.stores, operation.word.removeprefix("table_")
+        arguments: tuple[Argument, ...] = ()
+        options: Options = {}
+        comment = ""
+        if COUNT in self.facts.stores.get(store, ()) and method == "aggregate":
+            method, comment = "count", "It looks like a count: the values of its changelog have 8 bytes."
+        if method != "count":
+            advice = ": count() or aggregate()" if method == "aggregate" else ""
+            asked = (f"the function that adds a value in {{}}{advice}", "the function that takes a value out in {}")
+            functions = tuple(Code(self.ask.text(node.name, each, "").written, "max") for each in asked)
+            arguments = functions if method == "reduce" else (Code("dict", "dict"), *functions)
+        if method == "aggregate":
+            options["schema"] = _fields(self.ask.text(node.name, "the fields of the aggregate of {}", ""))
+        if store == f"KTABLE-AGGREGATE-STATE-STORE-{self.number:010d}":
+            self.number += 1
+        else:
+            options["store"] = literal(store)
+        self.number += 2  # of the sink and the source of its topic
+        options |= self._named(node, operation.word)
+        self.tables.add(node.name)
+        variable = _variable(store, method)
+        self._call(Call(node.name, operation.on[0], method, arguments, options, variable, comment))
 
     def _split(self, operation: Operation) -> None:
         node = operation.node
@@ -391,14 +458,17 @@ class _Writer:
         if operation.others:
             self.ask.note(node.name, f"whether it fills the store {store}, or {' or '.join(operation.others)} does")
         grouping, comment = self._grouping(operation.on[0], operation.grouping), ""
-        if told and not told.isdisjoint((WINDOWS, SESSIONS)):
-            grouping = self._windows(node, grouping, are_sessions=SESSIONS in told)
-            method = "aggregate"  # the language has no reduce() of windows
+        if told is not None and WINDOWS not in told:
+            self.suppressed.discard(node.name)
+        if (told and not told.isdisjoint((WINDOWS, SESSIONS))) or node.name in self.suppressed:
+            grouping = self._windows(node, grouping, are_sessions=told is not None and SESSIONS in told)
+            method = "aggregate"  # reduce() of windows takes a function, which no description shows
         if told and COUNT in told and method == "aggregate":
             method, comment = "count", "It looks like a count: the values of its changelog have 8 bytes."
         arguments: tuple[Argument, ...] = ()
         options: Options = {}
-        windows = "" if told is not None else ", and whether it has windows"
+        is_told = told is not None or node.name in self.suppressed
+        windows = "" if is_told else ", and whether it has windows"
         if method == "aggregate":
             advice = f": count() or aggregate(){windows}"
             arguments = (self.ask.fields(node.name, "what {} computes", "sum(count)", advice),)
@@ -478,6 +548,17 @@ class _Writer:
         options = self._named(node, operation.word)
         variable = _variable(node.name, operation.word)
         self._call(Call(node.name, stream, operation.word, (Result(table), fields), options, variable))
+
+    def _global_join(self, operation: Operation) -> None:
+        node, [stream, table] = operation.node, operation.on
+        if operation.others:
+            self.ask.note(node.name, f"which global table it joins: {', '.join((table, *operation.others))}")
+        self.ask.note(node.name, "whether it is join() or left_join(): both have the same name")
+        fields = self.ask.fields(node.name, "the value that {} gives", "table.count")
+        options: Options = {"key": self.ask.text(node.name, "the key that {} looks up in the global table", "count")}
+        options |= self._named(node, "left_join")
+        variable = _variable(node.name, "join")
+        self._call(Call(node.name, stream, "join", (Result(table), fields), options, variable))
 
     def _stream_join(self, operation: Operation) -> None:
         node, [stream, other], join = operation.node, operation.on, operation.stream_join

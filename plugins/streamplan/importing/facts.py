@@ -60,7 +60,7 @@ def observe_facts(cluster: Cluster, application_id: str, subtopologies: Sequence
     between = {name for _, join in foreign_key_joins(nodes) for name in join.nodes}
     internal |= {topic for name in between for topic in nodes[name].topics}
     running = [part for part in subtopologies if not part.is_global]
-    sources = dict.fromkeys(topic for part in running for source in part.sources for topic in source.topics)
+    sources = dict.fromkeys(topic for part in subtopologies for source in part.sources for topic in source.topics)
     names = {
         topic: f"{application_id}-{topic}" if topic in internal else topic
         for topic in (*sources, *(topic for part in running for topic in part.sinks))

@@ -115,6 +115,24 @@ def nodes_of(subtopologies: Sequence[DescribedSubtopology]) -> dict[str, Node]:
         raise Refused("the topology", expected="no node that is before itself", observed=circle) from error
 
 
+def global_tables_of(subtopologies: Sequence[DescribedSubtopology]) -> dict[str, tuple[Node, Node]]:
+    """The global tables, by the names of their processors: the source of each, and the processor.
+
+    Another global store has a processor of the application's own, and is none of them.
+
+    Args:
+        subtopologies: The sub-topologies of a description.
+    """
+    found = {}
+    for part in subtopologies:
+        nodes = [*_nodes_in(part)] if part.is_global else []
+        if len(nodes) == 2 and len(nodes[0].topics) == 1:
+            source, processor = nodes
+            if prefix_of(processor.name) == "KTABLE-SOURCE-" or source.name == f"{processor.name}-source":
+                found[processor.name] = source, processor
+    return found
+
+
 def _nodes_in(part: DescribedSubtopology) -> Iterator[Node]:
     for source in part.sources:
         yield Node(source.name, part.id, part.predecessors.get(source.name, ()), [], (), source.topics, source.pattern)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from streamplan.importing.nodes import DescribedRepartition, Node, number_of, prefix_of
-from streamplan.importing.recognition import AGGREGATES, JOINS, DescribedStreamJoin, Recognition
+from streamplan.importing.recognition import AGGREGATES, JOINS, TABLE_AGGREGATES, DescribedStreamJoin, Recognition
 
 
 @dataclass(frozen=True)
@@ -51,21 +52,27 @@ class Operation:
         return next((number - place for place, number in enumerate(self.numbers) if number is not None), None)
 
 
-def operations_of(nodes: Mapping[str, Node]) -> list[Operation]:
+def operations_of(
+    nodes: Mapping[str, Node], global_tables: Mapping[str, tuple[Node, Node]] = MappingProxyType({})
+) -> list[Operation]:
     """The operations that make these nodes.
 
     Args:
         nodes: The nodes of a description by their names, each behind those before it.
+        global_tables: By the name of its processor the source of each global table, and the processor.
     """
-    return list(_Operations(nodes).all())
+    return list(_Operations(nodes, global_tables).all())
 
 
 class _Operations:
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, nodes: Mapping[str, Node], global_tables: Mapping[str, tuple[Node, Node]]) -> None:
         self.nodes = nodes
-        self.found = Recognition(nodes)
+        self.global_tables = global_tables
+        self.found = Recognition(nodes, has_global_tables=bool(global_tables))
 
     def all(self) -> Iterator[Operation]:
+        for source, table in self.global_tables.values():
+            yield self._table(source, table, "global_table")
         for node in self.nodes.values():
             word, number = self.found.words[node.name], number_of(node.name)
             if word == "repartition":
@@ -78,9 +85,13 @@ class _Operations:
                 if not any(self.found.words[after] == "table" for after in node.after):
                     yield Operation("stream", node, (), (number,))
             elif word == "table":
-                yield self._table(node)
+                yield self._table(self.nodes[node.before[0]], node, "table")
+            elif word == "global_join":
+                yield self._global_join(node)
             elif word in AGGREGATES:
                 yield self._aggregate(node)
+            elif word in TABLE_AGGREGATES:
+                yield self._table_aggregate(node)
             elif word in JOINS:
                 yield self._join(node)
             elif word == "stream_join":
@@ -93,8 +104,13 @@ class _Operations:
                 yield self._cogroup(node)
             elif word == "branch":
                 yield self._branch(node)
+            elif word == "suppress":
+                numbers = () if number is None else (number, number_of(node.stores[0]))
+                yield Operation(word, node, node.before, numbers)
             elif word == "to_table":
-                yield Operation(word, node, node.before, (number, None))
+                store = number_of(node.stores[0]) if node.stores else None
+                has_number = not node.stores or store is not None
+                yield Operation(word, node, node.before, (number, *((store,) if has_number else ())))
             elif word in ("in_stream_join", "in_table_join", "in_foreign_key_join", "in_cogroup"):
                 continue
             else:
@@ -116,13 +132,20 @@ class _Operations:
         own = (number_of(topic.prefix),) if prefix_of(topic.prefix) == "KSTREAM-REPARTITION-" else ()
         return Operation("repartition", self.nodes[topic.source], (topic.upstream,), (*own, *topic.numbers), topic)
 
-    def _table(self, node: Node) -> Operation:
+    def _table(self, source: Node, node: Node, word: str) -> Operation:
         # A store that nothing needs is not shown, but has a number. A store with a name has none.
         store = (number_of(node.stores[0]),) if node.stores else (None,)
         numbers = () if node.stores and store == (None,) else store
-        source = self.nodes[node.before[0]]
         numbers = (*numbers, number_of(source.name), number_of(node.name))
-        return Operation("table", node, (), numbers, topic=", ".join(source.topics))
+        return Operation(word, node, (), numbers, topic=", ".join(source.topics))
+
+    def _global_join(self, node: Node) -> Operation:
+        """No line says which global table it is: of several it is taken to be the last one that was declared before."""
+        number = number_of(node.name) or 0
+        before = [name for name in self.global_tables if (number_of(name) or 0) < number]
+        table = max(before or self.global_tables, key=lambda name: number_of(name) or 0)
+        others = tuple(name for name in self.global_tables if name != table)
+        return Operation("global_join", node, (node.before[0], table), (number,), others=others)
 
     def _aggregate(self, node: Node) -> Operation:
         store = number_of(node.stores[0])
@@ -138,6 +161,13 @@ class _Operations:
         numbers = (*own, *self._numbers_of(topic, node))
         name = self.found.grouping_name(topic)
         return Operation(self.found.words[node.name], node, (topic.upstream,), numbers, topic, name, others=others)
+
+    def _table_aggregate(self, node: Node) -> Operation:
+        topic, store = self.found.repartitions[node.before[0]], number_of(node.stores[0])
+        sink, _, source = self._numbers_of(topic, node)
+        numbers = (*(() if store is None else (store,)), sink, source, number_of(node.name))
+        name = None if topic.prefix == node.stores[0] else topic.prefix
+        return Operation(self.found.words[node.name], node, (topic.upstream,), numbers, topic, name)
 
     def _join(self, node: Node) -> Operation:
         table = self.found.writers[node.stores[0]]

@@ -126,7 +126,7 @@ def _start(operation: Operation) -> float:
 
 def _begins(operation: Operation) -> int | None:
     """The sub-topology to which an operation adds a source."""
-    adds = operation.word in ("stream", "table") or operation.repartition is not None
+    adds = operation.word in ("stream", "table", "global_table") or operation.repartition is not None
     return operation.node.subtopology if adds else None
 
 

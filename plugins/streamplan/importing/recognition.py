@@ -40,12 +40,17 @@ _WORDS = {
 AGGREGATES = ("aggregate", "reduce")
 JOINS = ("join", "left_join")
 _BY_KEY = (*AGGREGATES, "in_cogroup")
+TABLE_AGGREGATES = ("table_aggregate", "table_reduce")
 _OF_TABLES = ("table_filter", "table_map_values")
-_TABLES = ("table", "table_join", "foreign_key_join", "cogroup", "to_table", *_OF_TABLES, *AGGREGATES)
+_TABLES = (
+    *("table", "table_join", "foreign_key_join", "cogroup", "to_table", "suppress"),
+    *(*_OF_TABLES, *AGGREGATES, *TABLE_AGGREGATES),
+)
 _NUMBERED = re.compile(r"-\d+$")
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = (
     *("filter", "map_values", "flat_map_values", "peek", "merge", "unknown", "stand_in", "split", "branch"),
+    "global_join",
 )
 
 
@@ -99,6 +104,7 @@ class Recognition:
 
     Args:
         nodes: The nodes by their names, each behind those before it.
+        has_global_tables: Whether the application has global tables.
 
     Attributes:
         repartitions: The repartition topics, by the names of their sources.
@@ -111,15 +117,18 @@ class Recognition:
         words: By node the method of the language that makes it. ``unknown`` is a processor whose operation cannot be
             told, ``stand_in`` one whose operation the language does not have; ``split`` and ``branch`` belong to
             ``KStream.split()``, ``in_stream_join`` to a ``stream_join``, ``in_table_join`` to a ``table_join``,
-            ``in_foreign_key_join`` to a ``foreign_key_join``, and ``in_cogroup`` to a ``cogroup``. The source of a
+            ``in_foreign_key_join`` to a ``foreign_key_join``, and ``in_cogroup`` to a ``cogroup``. ``global_join`` is a
+            join with a global table, which no line names. The source of a
             repartition topic is ``repartition``, and sinks are ``to``.
-        uses: By the name of a repartition topic's source what declares the topic: ``group``, ``join`` or
-            ``repartition``.
+        uses: By the name of a repartition topic's source what declares the topic: ``group``, ``table_group``, ``join``
+            or ``repartition``.
     """
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, nodes: Mapping[str, Node], *, has_global_tables: bool = False) -> None:
         self.nodes = nodes
+        self._has_global_tables = has_global_tables
         self.repartitions = repartition_topics(nodes)
+        self._grouped_tables = {topic.upstream for topic in self.repartitions.values() if _is_of_table(nodes, topic)}
         self.around = {name for topic in self.repartitions.values() for name in (topic.null_key_filter, topic.sink)}
         self.table_joins = dict(_table_joins(nodes))
         self._in_table_joins = {side.name for join in self.table_joins.values() for side in (join.this, join.other)}
@@ -166,8 +175,16 @@ class Recognition:
             return "cogroup"
         if node.name in self._in_cogroups:
             return "in_cogroup"
+        if node.name in self._grouped_tables:
+            return "table_group_by"
+        if (topic := self.repartitions.get(node.before[0])) and topic.upstream in self._grouped_tables:
+            if len(node.stores) != 1 or len(node.before) > 1:
+                return "stand_in"
+            return "table_reduce" if prefix_of(node.name) == "KTABLE-REDUCE-" else "table_aggregate"
         if self._is_process(node):
             return "process"
+        if self._is_suppress(node):
+            return "suppress"
         word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
         if self._is_table(node):
             return "table"
@@ -177,6 +194,8 @@ class Recognition:
             return "split"
         if prefix_of(node.name) and not word:
             return "stand_in"
+        if len(node.stores) <= 1 and word in (*_OF_TABLES, "to_table"):
+            return word if self._takes_updates(word, node) else "stand_in"
         if node.stores:
             writer = self.writers[node.stores[0]]
             can_be_told = len(node.stores) == 1 and word in ("", *AGGREGATES, *JOINS) and writer
@@ -185,12 +204,10 @@ class Recognition:
             if writer == node.name:
                 return "reduce" if "REDUCE" in f"{prefix_of(node.name)}{prefix_of(node.stores[0])}" else "aggregate"
             return word if word in JOINS else "join"
-        if word in _OF_TABLES:
-            return word if self.words[before] in _TABLES and not others else "stand_in"
-        if word == "to_table":  # behind a repartition topic it is one with a number that another operation draws
-            return word if self.words[before] not in ("repartition", *_TABLES) else "stand_in"
+        if word == "left_join" and self._has_global_tables and self.words[before] not in _TABLES and not others:
+            return "global_join"
         if word in (*JOINS, *_TABLES):
-            return "stand_in"  # a join with a global table
+            return "stand_in"
         if others:
             return "merge" if len(others) == 1 and word in ("", "merge") else "stand_in"
         if word == "to_stream":
@@ -199,6 +216,15 @@ class Recognition:
             makes_table = any(prefix_of(name).startswith("KTABLE-") for name in node.after)
             return "stand_in" if word or makes_table else "to_stream"
         return word or "unknown"
+
+    def _takes_updates(self, word: str, node: Node) -> bool:
+        """Whether an operation that makes a table stands behind a table; ``to_table`` behind a stream."""
+        if len(node.before) > 1 or any(self.writers[store] != node.name for store in node.stores):
+            return False
+        before = self.words[node.before[0]]
+        if word == "to_table":  # behind a repartition topic it is one with a number that another operation draws
+            return before not in ("repartition", *_TABLES)
+        return before in _TABLES
 
     def _is_table(self, node: Node) -> bool:
         source = self.nodes[node.before[0]]
@@ -211,6 +237,14 @@ class Recognition:
         if prefix := prefix_of(node.name):
             return prefix == "KSTREAM-BRANCH-"
         return len(node.after) > 1 and all(name.startswith(node.name) for name in node.after)
+
+    def _is_suppress(self, node: Node) -> bool:
+        """Whether it takes all updates of an aggregate, and has a buffer of its own."""
+        if len(node.before) != 1 or len(node.stores) != 1:
+            return False
+        before = self.nodes[node.before[0]]
+        has_buffer = prefix_of(node.name) == "KTABLE-SUPPRESS-" or node.stores == (f"{node.name}-store",)
+        return has_buffer and self.words[before.name] == "aggregate" and len(before.after) == 1
 
     def _is_process(self, node: Node) -> bool:
         """Whether it is a processor of the Processor API with stores of its own, or that other such processors have.
@@ -233,11 +267,12 @@ class Recognition:
 
     def _writer(self, store: str) -> str:
         """The name of the node that fills a state store; empty where it cannot be told."""
-        users = [node for node in self.nodes.values() if store in node.stores and node.name not in self._in_table_joins]
+        of_joins = self._in_table_joins | self._in_foreign_key_joins
+        users = [node for node in self.nodes.values() if store in node.stores and node.name not in of_joins]
         for node in users:
             if node.name in self._in_cogroups:
                 return self._in_cogroups[node.name]
-            is_of_tables = prefix_of(node.name).startswith("KTABLE-")
+            is_of_tables = prefix_of(node.name).startswith(("KTABLE-", "KSTREAM-TOTABLE-"))
             if self._is_table(node) or is_of_tables or _WORDS.get(prefix_of(node.name)) in AGGREGATES:
                 return node.name
         # A join comes behind its table, and has no table for a name.
@@ -267,6 +302,8 @@ class Recognition:
     # -- repartition topics
 
     def _use(self, topic: DescribedRepartition) -> str:
+        if topic.upstream in self._grouped_tables:
+            return "table_group"
         words = {self.words[reader] for reader in topic.readers}
         if words and words <= {*_BY_KEY} and topic.null_key_filter:
             by_numbers = self._use_by_numbers(topic)
@@ -344,6 +381,18 @@ class Recognition:
             if self.words[after] in _KEEPING_THE_KEY:
                 pending += self.nodes[after].after
         return False
+
+
+def _is_of_table(nodes: Mapping[str, Node], topic: DescribedRepartition) -> bool:
+    """Whether a repartition topic is that of a grouped table: it has no null-key filter."""
+    upstream = nodes[topic.upstream]
+    return (
+        not topic.null_key_filter
+        and len(upstream.before) == 1
+        and prefix_of(topic.upstream) in ("", "KTABLE-SELECT-")
+        and all(nodes[name].is_sink for name in upstream.after)
+        and all(prefix_of(name) in ("", "KTABLE-AGGREGATE-", "KTABLE-REDUCE-") for name in topic.readers)
+    )
 
 
 def _table_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedTableJoin]]:

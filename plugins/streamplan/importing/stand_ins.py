@@ -9,7 +9,7 @@ _WITHOUT_STATE = "If it keeps no state, use map_values(), map() or flat_map() in
 _TWO_TABLES = "Write one table to a topic, read the other one as a stream, and join the stream with the table."
 _A_TABLE = "Write its records to a compacted topic with to(), and read that with Topology.table()."
 _TWO_STREAMS = "a join of two streams in this form"
-_GLOBAL = "a join with a global table, or with a table that the language does not have"
+_OTHER_TABLE = "a join with a table that the language does not have"
 
 _OPERATIONS = {
     "KSTREAM-TRANSFORM": ("a transformer", _WITHOUT_STATE),
@@ -24,16 +24,19 @@ _OPERATIONS = {
     "KSTREAM-JOINTHIS-": (_TWO_STREAMS, ""),
     "KSTREAM-JOINOTHER-": (_TWO_STREAMS, ""),
     "KSTREAM-OUTER": (_TWO_STREAMS, ""),
-    "KSTREAM-JOIN-": (_GLOBAL, _A_TABLE),
-    "KSTREAM-LEFTJOIN-": (_GLOBAL, _A_TABLE),
+    "KSTREAM-JOIN-": (_OTHER_TABLE, _A_TABLE),
+    "KSTREAM-LEFTJOIN-": (_OTHER_TABLE, _A_TABLE),
     "KTABLE-FILTER-": ("filter() of a table in this form", _STORED),
     "KTABLE-MAPVALUES-": ("mapValues() of a table in this form", _STORED),
     "KTABLE-TRANSFORMVALUES-": ("transformValues() of a table", _WITHOUT_STATE),
     "KTABLE-TOSTREAM-": ("the operations of the table before it", ""),
-    "KTABLE-SUPPRESS-": ("suppress()", "For windows, emit_strategy(OnWindowClose()) passes the final results."),
-    "KTABLE-SELECT-": ("groupBy() of a table", "Behind to_stream() each update of a row is a record of its own."),
-    "KTABLE-AGGREGATE-": ("the aggregate of a table", ""),
-    "KTABLE-REDUCE-": ("the aggregate of a table", ""),
+    "KTABLE-SUPPRESS-": (
+        "suppress() in this form",
+        "For windows and sessions, emit_strategy(OnWindowClose()) passes the final results.",
+    ),
+    "KTABLE-SELECT-": ("groupBy() of a table in this form", "group_by() of a table is followed by one topic."),
+    "KTABLE-AGGREGATE-": ("the aggregate of a table in this form", ""),
+    "KTABLE-REDUCE-": ("the aggregate of a table in this form", ""),
     "KTABLE-FK-JOIN-": ("a join of tables by a foreign key", _TWO_TABLES),
     "KTABLE-": ("an operation of tables in this form", _TWO_TABLES),
     "COGROUPKSTREAM-": ("cogroup() in this form", "merge() the streams and aggregate them."),

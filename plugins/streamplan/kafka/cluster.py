@@ -244,7 +244,7 @@ class KafkaCluster:
                     run = run[: bisect_left(run, last, key=_offset)]
                 if run:
                     moved = True
-                    yield _MessageBatch(partition, run)
+                    yield MessageBatch(partition, run)
             finished = reached & until.keys()
             for partition in finished:
                 del until[partition]
@@ -351,7 +351,7 @@ def _runs(messages: list[Any]) -> Iterator[tuple[int, list[Any]]]:
             begin = stop + 1
 
 
-class _MessageBatch:
+class MessageBatch:
     """A ``RecordBatch`` of messages that the consumer delivered."""
 
     def __init__(self, partition: int, messages: list[Any]) -> None:
@@ -360,22 +360,27 @@ class _MessageBatch:
 
     @property
     def offsets(self) -> list[int]:
+        """The offset of each record."""
         return [message.offset() for message in self._messages]
 
     @property
     def timestamps(self) -> list[int]:
+        """The timestamp of each record, in ms since the epoch."""
         return [message.timestamp()[1] for message in self._messages]
 
     @property
     def keys(self) -> list[bytes | None]:
+        """The key of each record."""
         return [message.key() for message in self._messages]
 
     @property
     def values(self) -> list[bytes | None]:
+        """The value of each record."""
         return [message.value() for message in self._messages]
 
     @cached_property
     def headers(self) -> list[Headers]:  # a message must not be asked twice, see _headers_of
+        """The headers of each record."""
         return [_headers_of(message) for message in self._messages]
 
     def __len__(self) -> int:

@@ -22,10 +22,10 @@ from streamplan.maintenance.renumbering import Likeness, match_names
 from streamplan.model.checkpoint_identity import checkpoint_identity, store_content
 from streamplan.model.committed_positions import ResolvedPositions, latest_generation, resolve_positions
 from streamplan.model.generation import Generation
-from streamplan.model.linking import LINKED, linked_state, links_of
+from streamplan.model.linking import LINKED, linked_state, links_of_start
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
-from streamplan.model.stages import stage_of
+from streamplan.model.stages import repeats_its_state, stage_of
 from streamplan.model.start_point import KafkaState, StartDecision, StartFrom, resolve_start
 from streamplan.model.topics import TopicPlan, TopicRole, explain_differences, plan_topics, words
 from streamplan.model.unnamed import REPARTITION, naming_of, unnamed
@@ -219,7 +219,7 @@ class _Comparison:
         if kafka.checkpoint and not self.deployed.checkpoints:
             return _Start(resolved, kafka, None)
         name, aggregates, identity = f"sub-topology {group.id}", stage_of(group).aggregates, self._identity(group)
-        link = next((each for each in links_of(self.pipeline.topology) if each.reader == group), None)
+        link = next((each for each in links_of_start(self.pipeline.topology) if each.reader == group), None)
         found = self.deployed.checkpoint_of(group, kafka)
         if link is not None and found is not None and LINKED in found.identity:
             _, of_writer = self._kafka(link.writer)
@@ -228,7 +228,9 @@ class _Comparison:
                 link.identity(self._identity(link.writer), identity),
                 self.deployed.checkpoint_of(group, kafka),
             )
-        return _Start(resolved, kafka, resolve_start(name, found, identity, kafka, aggregates=aggregates))
+        repeats = repeats_its_state(group)
+        decision = resolve_start(name, found, identity, kafka, aggregates=aggregates, repeats=repeats)
+        return _Start(resolved, kafka, decision)
 
     def _kafka(self, group: Subtopology) -> tuple[ResolvedPositions, KafkaState]:
         deployed, reads = self.deployed, self.pipeline.source_topics(group)

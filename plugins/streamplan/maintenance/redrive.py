@@ -77,7 +77,7 @@ class Redriver(Operation):
         pipeline = self._stopped()
         cluster = KafkaCluster(self.brokers)
         letters = read_letters(cluster, pipeline.topology.dead_letter_topic)
-        verdicts = Judge(pipeline, cluster, started(self.spark)).judge(self.choice.select(letters))
+        verdicts = Judge(pipeline, cluster, started(self.spark), self.brokers).judge(self.choice.select(letters))
         return plan_redrive(pipeline, self.choice, list(verdicts))
 
     def apply(self, approved: Mapping[str, Any]) -> RedrivePlan:
@@ -107,7 +107,7 @@ class Redriver(Operation):
             fence(self.brokers, topology.application_id, pipeline.tasks())
             _await_stable(cluster, topology.dead_letter_topic)
             letters = read_letters(cluster, topology.dead_letter_topic)
-            judge = Judge(pipeline, cluster, started(self.spark))
+            judge = Judge(pipeline, cluster, started(self.spark), self.brokers)
             verdicts = list(judge.judge(chosen.choice.select(letters)))
             plan = plan_redrive(pipeline, chosen.choice, verdicts)
             if more := plan.more_than(chosen):

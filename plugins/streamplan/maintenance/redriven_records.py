@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka_port import Cluster, read_records_at, records_of
 from streamplan.kafka_types import UNREADABLE_HEADERS, Record
 from streamplan.maintenance.redrive_plan import BY_RESET, Judged, Letter, Verdict, refusal, without_repeated
@@ -85,10 +86,11 @@ def in_transactions(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
 class Judge:
     """Finds out what the declaration in force makes of the records of dead letters."""
 
-    def __init__(self, pipeline: Pipeline, cluster: Cluster, spark: SparkSession) -> None:
+    def __init__(self, pipeline: Pipeline, cluster: Cluster, spark: SparkSession, brokers: Brokers) -> None:
         self.pipeline = pipeline
         self._cluster = cluster
         self._spark = spark
+        self._brokers = brokers
         self._schemas = resolve_schemas(spark, pipeline)
         self._subtopologies = {each.id: each for each in pipeline.topology.subtopologies}
 
@@ -122,6 +124,7 @@ class Judge:
             self._schemas,
             [(origin, record) for origin, record in records.items() if isinstance(record, Record)],
             acts=acts,
+            brokers=self._brokers,
         )
         results: dict[LetterPlace, Results | str] = {}
         for letter in letters:

@@ -20,13 +20,15 @@ class Role(StrEnum):
 
     ``AGGREGATOR``: the driver and the executors of the streaming aggregator. ``PRODUCER``: the job that writes test
     data. ``CHECKS``: health checks, recounts and ``streamplan check``. ``DEPLOYER``: the tasks that create topics,
-    purge repartition topics, stop and reset the application, and move it to more partitions.
+    purge repartition topics, stop and reset the application, and move it to more partitions. ``QUERIES``: ``streamplan
+    serve``, and programs that ask the state stores.
     """
 
     AGGREGATOR = "aggregator"
     PRODUCER = "producer"
     CHECKS = "checks"
     DEPLOYER = "deployer"
+    QUERIES = "queries"
 
 
 class ResourceType(StrEnum):
@@ -74,6 +76,7 @@ def required_acls(pipeline: Pipeline, role: Role) -> tuple[AclEntry, ...]:
         Role.PRODUCER: _producer,
         Role.CHECKS: _checks,
         Role.DEPLOYER: _deployer,
+        Role.QUERIES: _queries,
     }[role](pipeline)
     return tuple(dict.fromkeys(entries))
 
@@ -84,6 +87,8 @@ def _aggregator(pipeline: Pipeline) -> Iterable[AclEntry]:
     for subtopology in topology.subtopologies:
         for topic in pipeline.source_topics(subtopology):
             yield _topic(topic, Operation.READ, f"sub-topology {subtopology.id} reads it")
+        for topic in subtopology.global_topics:
+            yield _topic(topic, Operation.READ, f"sub-topology {subtopology.id} joins it as a global table")
         for topic in _outputs(pipeline, subtopology):
             yield _topic(topic, Operation.WRITE, f"sub-topology {subtopology.id} writes it")
         for store in subtopology.stores:
@@ -183,6 +188,12 @@ def _deployer(pipeline: Pipeline) -> Iterable[AclEntry]:
         prefixed=True,
         reason="whoever runs is fenced before a stop, a reset or a move",
     )
+
+
+def _queries(pipeline: Pipeline) -> Iterable[AclEntry]:
+    for spec in pipeline.declared_topics():
+        if spec.role is TopicRole.CHANGELOG and spec.is_of_store:
+            yield _topic(spec.name, Operation.READ, "the state store is read from it")
 
 
 def _checks_of_upgrade(pipeline: Pipeline, old: str) -> Iterable[AclEntry]:

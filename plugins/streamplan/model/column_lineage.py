@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 from streamplan.model.operations import (
     Aggregate,
+    AggregateWindowsFunction,
+    CogroupFunctionSide,
     CogroupSide,
     Columns,
     Count,
@@ -20,6 +22,7 @@ from streamplan.model.operations import (
     FlatMapValues,
     FlatMapValuesFunction,
     ForeignTableJoin,
+    GlobalJoin,
     Join,
     KeySelect,
     Map,
@@ -35,8 +38,13 @@ from streamplan.model.operations import (
     StreamJoin,
     SubscriptionJoin,
     SubscriptionSend,
+    TableAggregate,
+    TableCount,
     TableJoin,
+    TableKeySelect,
     TableMapValues,
+    TableReduce,
+    value_of_stream,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source
 from streamplan.model.topology import Topology
@@ -103,7 +111,12 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                     after[node.name] = {KEY: before.get(PRIMARY_KEY, frozenset()), **other}
                 case Processor(operation=ForeignTableJoin()):
                     after[node.name] = {name: of for name, of in before.items() if name != KEY}
-                case Processor(operation=ReduceFunction(store=store)):
+                case Processor(operation=TableCount(store=store)):
+                    origins = before.get(KEY, frozenset())
+                    stored[store] = after[node.name] = {KEY: origins, "count": origins}
+                case Processor(operation=(ReduceFunction(store=store) | TableReduce(store=store)) as reduced) if (
+                    not isinstance(reduced, TableAggregate)
+                ):
                     names = tuple((name, "") for name in before if name != KEY)
                     stored[store] = after[node.name] = {
                         KEY: before.get(KEY, frozenset()),
@@ -134,7 +147,7 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
 def _through(operation: Operation, before: Origins, table: Origins) -> dict[str, frozenset[Column]]:
     """Return the columns behind a processor."""
     match operation:
-        case KeySelect(key=key):
+        case KeySelect(key=key) | TableKeySelect(key=key):
             return {**before, KEY: _of(key, before)}
         case MapValues(value=value) | TableMapValues(value=value):
             return {KEY: before.get(KEY, frozenset()), **_columns(value, before)}
@@ -154,11 +167,19 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
         case Join(value=value):
             seen = {**before, **{f"table.{name}": origins for name, origins in table.items()}}
             return {KEY: before.get(KEY, frozenset()), **_columns(value, seen)}
+        case GlobalJoin(topic=topic, row=row, value=value):
+            seen = {**before, **{f"table.{name}": frozenset({Column(topic, name)}) for name in row.fields}}
+            return {KEY: before.get(KEY, frozenset()), **_columns(value, seen)}
         case Count():
             key_origins = before.get(KEY, frozenset())
             return {KEY: key_origins, "count": key_origins}
+        case CogroupFunctionSide(number=number):
+            return {KEY: before.get(KEY, frozenset()), **_by_function(((value_of_stream(number), ""),), before)}
         case CogroupSide(arguments=given):
             return {KEY: before.get(KEY, frozenset()), **_columns(given, before)}
+        case AggregateWindowsFunction(fields=fields, initializer=initializer):
+            names = fields if initializer is not None else tuple((name, "") for name in before if name != KEY)
+            return {KEY: before.get(KEY, frozenset()), **_by_function(names, before)}
         case Aggregate(columns=columns):
             arguments = tuple((column.name, column.arguments) for column in columns)
             return {KEY: before.get(KEY, frozenset()), **_columns(arguments, before)}

@@ -29,8 +29,9 @@ from streamplan.model.processor_topology import (
 def describe(topology: ProcessorTopology) -> str:
     """What ``Topology.describe().toString()`` prints."""
     lines: list[str] = []
-    for subtopology in topology.subtopologies:
-        lines.append(f"  Sub-topology: {subtopology.id}")
+    for subtopology in topology.node_groups:
+        of_global_store = " for global store (will not generate tasks)" if subtopology.is_global else ""
+        lines.append(f"  Sub-topology: {subtopology.id}{of_global_store}")
         described = _connect(subtopology)
         for entry in sorted(described.values(), key=lambda entry: entry.rank):
             match entry.node:
@@ -44,7 +45,8 @@ def describe(topology: ProcessorTopology) -> str:
                     lines += [f"    Sink: {name} (extractor class: {expression})", f"      <-- {entry.before}"]
                 case Sink(name=name, topic=topic):
                     lines += [f"    Sink: {name} (topic: {topic})", f"      <-- {entry.before}"]
-        lines.append("")
+        if not subtopology.is_global:
+            lines.append("")
     return "Topologies:\n " + "".join(f"{line}\n" for line in lines)
 
 

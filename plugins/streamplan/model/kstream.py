@@ -14,6 +14,7 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, overload
 
 from streamplan.errors import did_you_mean
@@ -41,8 +42,11 @@ from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
     AggregateFunction,
+    AggregateWindowsFunction,
     Branch,
     Cogroup,
+    CogroupFunctions,
+    CogroupFunctionSide,
     CogroupSide,
     Columns,
     Count,
@@ -51,12 +55,14 @@ from streamplan.model.operations import (
     FilterNot,
     FilterNotFunction,
     FinalAggregate,
+    FinalAggregateWindowsFunction,
     FinalCount,
     FlatMap,
     FlatMapFunction,
     FlatMapValues,
     FlatMapValuesFunction,
     ForEach,
+    GlobalJoin,
     Join,
     KeySelect,
     Map,
@@ -75,32 +81,42 @@ from streamplan.model.operations import (
     Split,
     StateStore,
     StreamJoin,
+    Suppress,
+    TableAggregate,
+    TableCount,
     TableFilter,
     TableJoin,
+    TableKeySelect,
     TableMapValues,
+    TableReduce,
     ToStream,
     ToTable,
+    final,
 )
-from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, KeyValueStore, Processor, WindowStore
-from streamplan.model.processor_stores import Refusal, declared_store, schedules_of
+from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
+from streamplan.model.processor_stores import AnyStore, Refusal, declared_store, schedules_of
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
 from streamplan.model.windows import (
     MOST_WINDOWS_OF_RECORD,
+    CalendarWindows,
     Duration,
     JoinWindows,
     OnWindowClose,
     SessionWindows,
+    SlidingWindows,
     TimeWindows,
+    UntilWindowCloses,
     duration_ms,
     duration_text,
 )
 from streamplan.model.words import NoSuchOperation, answers_words, operations_of
 from streamplan.serdes.json import Json
-from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
+from streamplan.serdes.primitive import KEY_SERDES, STRING, Bytes, KeySerde, Primitive
 from streamplan.serdes.record_classes import RecordClass
 from streamplan.serdes.schema_serde import SchemaSerde
 from streamplan.serdes.serde import Serde
 from streamplan.serdes.subscriptions import Responses
+from streamplan.serdes.windowed import Windowed
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -166,7 +182,13 @@ class Key:
             graph.fault(
                 f"{operation}: key_serde={serde.name}: {fault}", "For example Json('customer string, n bigint')"
             )
-        elif serde is not None and not isinstance(serde, Primitive | Json):
+        elif isinstance(serde, Windowed) and not isinstance(serde.key, Primitive):
+            hint = f"For example {serde.kind}(String())"
+            graph.fault(
+                f"{operation}: key_serde: the key of a window is {shown(serde.key)}, no text and no number", hint
+            )
+            serde = None
+        elif serde is not None and not isinstance(serde, Primitive | Json | Windowed):
             known = ", ".join(each.declaration for each in KEY_SERDES.values())
             hint = serde_meant(serde) if isinstance(serde, type) else f"One of {known}, Json('…')"
             if issubclass(serde if isinstance(serde, type) else type(serde), SchemaSerde):
@@ -434,6 +456,31 @@ class _Declared(Generic[K, V]):
     def _field_of(self, made: Mapping[str, str] | None, expression: Text, operation: str) -> str:
         """Return the text of an expression over the fields that a function returns, which is judged."""
         return replace(self, _fields=_names(made))._field(expression, operation)
+
+    def _merger(
+        self,
+        merger: Callable[[Any, Any, Any], Any] | None,
+        functions: _Aggregating | None,
+        on_error: OnError,
+        deterministic: bool,
+    ) -> PythonFunction | None:
+        """The function that makes one of the aggregates of two sessions, which is judged."""
+        of_sessions = isinstance(self._window, SessionWindows)
+        if merger is None:
+            if of_sessions and functions is not None:
+                self._graph.fault(
+                    "aggregate: sessions without a merger",
+                    "Give merger=… too, a function of the key and the aggregates of two sessions",
+                )
+            return None
+        if not of_sessions:
+            self._graph.fault(
+                f"aggregate: {function_name(merger)} is a merger, and time windows are not merged",
+                "Leave merger out; SessionWindows need one",
+            )
+        given = ("the key", "the aggregate of a session", "the aggregate of another one")
+        returned = None if functions is None else functions.record_class
+        return self._function(merger, "aggregate", on_error, deterministic, given, (None, returned, returned))
 
     def _refuse_fields(self, fields: Mapping[str, Expression], operation: str) -> None:
         if fields:
@@ -877,7 +924,7 @@ class KStream(_Declared[K, V]):
         *,
         store: str | None = None,
         state: str | None = None,
-        stores: Mapping[str, KeyValueStore | WindowStore] | None = None,
+        stores: Mapping[str, AnyStore] | None = None,
         schema: str | None = None,
         key_serde: KeySerde | None = None,
         timer: str | None = None,
@@ -900,7 +947,8 @@ class KStream(_Declared[K, V]):
             store: The name of the key-value store (``StreamsBuilder.addStateStore``).
             state: The fields of the store's values, in Spark's DDL.
             stores: In place of ``store`` and ``state``, by their names the stores of the class, each a
-                :class:`streamplan.KeyValueStore` or a :class:`streamplan.WindowStore`. Processors share a store of
+                :class:`streamplan.KeyValueStore`, :class:`streamplan.WindowStore` or
+                :class:`streamplan.SessionStore`. Processors share a store of
                 the same name and declaration.
             schema: The fields of the records that the class returns or forwards, in Spark's DDL. Without it the return
                 type of its methods ``process`` and ``on_timer`` tells them; see :meth:`map_values`. A field that only
@@ -982,7 +1030,7 @@ class KStream(_Declared[K, V]):
     def _process_with_stores(
         self,
         processor: type[Processor],
-        stores: Mapping[str, KeyValueStore | WindowStore],
+        stores: Mapping[str, AnyStore],
         schema: str | None,
         key_serde: KeySerde | None,
         on_error: OnError,
@@ -1312,9 +1360,10 @@ class KStream(_Declared[K, V]):
 
     def join(
         self,
-        other: KTable[Any, Any] | KStream[Any, Any],
+        other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
         value: Mapping[str, Text] | None = None,
         *,
+        key: Text | None = None,
         within: JoinWindows | None = None,
         store: str | None = None,
         name: str | None = None,
@@ -1323,16 +1372,19 @@ class KStream(_Declared[K, V]):
         """Join each record with the table's value for the same key, or with the records of another stream.
 
         Examples: ``purchases.join(customers, {"id": "id", "city": "table.city"})``,
-        ``orders.join(payments, {"id": "id", "paid": "other.amount"}, within=JoinWindows("10 minutes"))``
+        ``orders.join(payments, {"id": "id", "paid": "other.amount"}, within=JoinWindows("10 minutes"))``,
+        ``orders.join(products, {"id": "id", "price": "table.price"}, key="product")``
 
         A record without a match is dropped. Two streams give a record for each two records of the same key that are not
         further apart than the window allows. Its timestamp is the later one of both.
 
         Args:
-            other: A table with the same key, from :meth:`Topology.table`. Or a stream with the same key.
+            other: A table with the same key, from :meth:`Topology.table`. Or a global table, from
+                :meth:`Topology.global_table`. Or a stream with the same key.
             value: The fields of the result: name to Spark SQL expression, in which the table's fields are
                 ``table.<field>``, and those of the other stream ``other.<field>``. Without it the result has the fields
                 of both.
+            key: For a global table: an expression of the key that is looked up (``KeyValueMapper``), as ``"product"``.
             within: For a stream: how far apart in time two records may be.
             store: For a stream: the names of its two state stores are ``<store>-this-join-store`` and
                 ``<store>-other-join-store`` (``StreamJoined.withStoreName``).
@@ -1344,13 +1396,14 @@ class KStream(_Declared[K, V]):
             The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
         columns = self._named(value, fields, "join") if fields else value
-        return self._join(other, columns, within, store, name, "join")
+        return self._join(other, columns, key, within, store, name, "join")
 
     def left_join(
         self,
-        other: KTable[Any, Any] | KStream[Any, Any],
+        other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
         value: Mapping[str, Text] | None = None,
         *,
+        key: Text | None = None,
         within: JoinWindows | None = None,
         store: str | None = None,
         name: str | None = None,
@@ -1364,8 +1417,9 @@ class KStream(_Declared[K, V]):
         of the stream task. It keeps its timestamp.
 
         Args:
-            other: A table or a stream with the same key.
+            other: A table or a stream with the same key, or a global table.
             value: As for :meth:`join`.
+            key: For a global table: an expression of the key that is looked up, as ``"product"``.
             within: As for :meth:`join`.
             store: For a stream: the names of its three state stores are ``<store>-this-join-store``,
                 ``<store>-outer-other-join-store`` and ``<store>-left-shared-join-store``.
@@ -1373,7 +1427,7 @@ class KStream(_Declared[K, V]):
             fields: As for :meth:`join`.
         """
         columns = self._named(value, fields, "left_join") if fields else value
-        return self._join(other, columns, within, store, name, "left_join")
+        return self._join(other, columns, key, within, store, name, "left_join")
 
     def outer_join(
         self,
@@ -1403,18 +1457,53 @@ class KStream(_Declared[K, V]):
 
     def _join(
         self,
-        other: KTable[Any, Any] | KStream[Any, Any],
+        other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
         value: Mapping[str, Text] | None,
+        key: Text | None,
         within: JoinWindows | None,
         store: str | None,
         name: str | None,
         operation: str,
     ) -> KStream[K, Any]:
+        if key is not None and not isinstance(other, GlobalKTable):
+            self._graph.fault(
+                f"{operation}: key= is given, and the other side is no global table",
+                "Leave it out, and give the stream that key before: select_key('…')",
+            )
         if isinstance(other, KStream):
             return self._join_stream(other, value, within, store, name, operation)
         if within is not None or store is not None:
             self._graph.fault(f"{operation}: a table is joined without within and store", "Leave them out")
+        if isinstance(other, GlobalKTable):
+            return self._join_global_table(other, value, key, name, operation)
         return self._join_table(other, value, name, operation)
+
+    def _join_global_table(
+        self,
+        table: GlobalKTable[Any, Any],
+        value: Mapping[str, Text] | None,
+        key: Text | None,
+        name: str | None,
+        operation: str,
+    ) -> KStream[K, Any]:
+        """``KStreamImpl.globalTableJoin``: the key stays. Both joins have the same generated name."""
+        if not self._can_take(table, GlobalKTable, operation, "Join a global table of this topology"):
+            return replace(self, _fields=None)
+        if key is None:
+            self._graph.fault(
+                f"{operation}: which key is looked up in the global table is not given",
+                "For example key='product', an expression over the record",
+            )
+        columns = self._joined(table, value, operation, "table")
+        left = operation == "left_join"
+        looked_up = self._field(key or "record.key", f"{operation}, key")
+        fields = None if self._fields is None or table._fields is None else tuple(column for column, _ in columns)
+        return self._then(
+            "KSTREAM-LEFTJOIN-",
+            name,
+            GlobalJoin(table._topic, table._serde, table._key.serde, looked_up, columns, left),
+            _fields=fields,
+        )
 
     def _join_table(
         self, table: KTable[Any, Any], value: Mapping[str, Text] | None, name: str | None, operation: str
@@ -1545,7 +1634,7 @@ class KStream(_Declared[K, V]):
         self._refuse_window("to_table")
         table_name = graph.name(name, "KSTREAM-TOTABLE-")
         if store is None:
-            graph.next_name("KSTREAM-TOTABLE-STATE-STORE-")
+            generated = graph.next_name("KSTREAM-TOTABLE-STATE-STORE-")
         else:
             graph.store_name(store, "")
         parent, sources = self._node, self._sources
@@ -1553,11 +1642,18 @@ class KStream(_Declared[K, V]):
             repartition = graph.draw_repartition(table_name, self._key.serde)
             graph.add_repartition(repartition, self._node)
             parent, sources = repartition.node, frozenset({repartition.source})
-        node = graph.processor(table_name, ToTable(store), parent)
-        is_stored = store is not None
+        stores = [store]
+
+        def send_old_values(force: bool) -> bool:
+            if force and stores[0] is None:
+                graph.generated.add(generated)
+                stores[0] = generated
+            return stores[0] is not None
+
+        node = graph.processor(table_name, lambda: ToTable(stores[0]), parent)
         return KTable(
             graph, node, self._fields, self._key, sources, None, store or "",
-            _result_of="to_table", _sends_old_values=lambda: is_stored, _record_class=self._record_class,
+            _result_of="to_table", _send_old_values=send_old_values, _record_class=self._record_class,
         )  # fmt: skip
 
     # -- shared
@@ -1581,6 +1677,28 @@ class KStream(_Declared[K, V]):
         if name is not None and (fault := name_fault(name)):
             self._graph.fault(fault, legal_name(name))
         return name
+
+
+@dataclass(frozen=True)
+class _Aggregating:
+    """The functions of an aggregate.
+
+    Attributes:
+        initializer: The initializer.
+        function: The aggregator.
+        made: The fields of the aggregate, with their types; None where they are not known.
+        record_class: The dataclass of the aggregate; None without one.
+    """
+
+    initializer: PythonFunction
+    function: PythonFunction
+    made: dict[str, str] | None
+    record_class: type | None
+
+    @property
+    def fields(self) -> Columns:
+        """The fields of the aggregate."""
+        return tuple((self.made or {}).items())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -1618,10 +1736,17 @@ class _Grouped(_Declared[K, V]):
                 self._repartition[:] = [repartition]
             self._graph.add_repartition(self._repartition[0], self._node)
             parent, sources = self._repartition[0].node, frozenset({self._repartition[0].source})
-        node = self._graph.processor(processor_name, operation, parent)
+        suppressed: list[bool] = []
+        suppress: Callable[[], None] | None = None
+        taken: Operation | Callable[[], Operation] = operation
+        is_aligned = isinstance(self._window, TimeWindows) and not self._window.slides
+        if isinstance(operation, Count | Aggregate) and is_aligned and not self._final:
+            suppress = partial(suppressed.append, True)
+            taken = partial(_passed, operation, suppressed)
+        node = self._graph.processor(processor_name, taken, parent)
         return KTable(
             self._graph, node, fields, self._key, sources, self._window, store,
-            _final=self._final, _record_class=record_class,
+            _final=self._final, _record_class=record_class, _suppress=suppress,
         )  # fmt: skip
 
     def _count(self, store: str | None, name: str | None) -> KTable[K, Any]:
@@ -1638,6 +1763,29 @@ class _Grouped(_Declared[K, V]):
         if self._final:
             operation = FinalAggregate(store_name, columns, self._window, self._idle_ms)
         return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, tuple(value))
+
+    def _aggregating(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any] | None,
+        schema: str | None,
+        on_error: OnError,
+        deterministic: bool,
+    ) -> _Aggregating | None:
+        """The functions of an aggregate, which are judged; None, and a fault, without an aggregator."""
+        first = self._function(initializer, "aggregate", on_error, deterministic, given=())
+        if aggregator is None:
+            self._graph.fault(
+                f"aggregate: {first.name} is an initializer without an aggregator",
+                "Write aggregate(initializer, aggregator), with aggregator(key, value, aggregate)",
+            )
+            return None
+        given = ("the key", "the value", "the aggregate")
+        returned = returned_class(aggregator) or returned_class(initializer)
+        classes = (None, self._record_class, returned)
+        function = self._function(aggregator, "aggregate", on_error, deterministic, given, classes)
+        made = self._made_by(function, hinted_schema(initializer) if schema is None else schema, "aggregate")
+        return _Aggregating(first, function, made, returned)
 
     def _folded(self, value: Mapping[str, Text], operation: str) -> tuple[AggregateColumn, ...]:
         columns = []
@@ -1780,7 +1928,8 @@ class KGroupedStream(_Grouped[K, V]):
         Example: ``grouped.windowed_by(TimeWindows("1 minute")).count(store="per-minute")``
 
         Args:
-            windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``, or
+            windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``,
+                ``CalendarWindows("1 day", time_zone="Europe/Berlin")``, ``SlidingWindows("5 minutes")``, or
                 ``SessionWindows("5 minutes")``.
         """
         return WindowedKStream(
@@ -1788,16 +1937,24 @@ class KGroupedStream(_Grouped[K, V]):
             self._repartition_required, self._name, self._repartition, _record_class=self._record_class,
         )  # fmt: skip
 
-    def cogroup(self, value: Mapping[str, Text] = NO_FIELDS, **fields: Expression) -> CogroupedKStream[K]:
+    def cogroup(
+        self, value: Mapping[str, Text] | Callable[[Any, Any, Any], Any] = NO_FIELDS, **fields: Expression
+    ) -> CogroupedKStream[K]:
         """Fold the records of this stream and of others into one store. Name the others with ``cogroup`` of the result.
 
-        Example: ``clicks.cogroup({"clicks": "count(*)"}).cogroup(grouped, {"spent": "sum(amount)"}).aggregate()``
+        Examples: ``clicks.cogroup({"clicks": "count(*)"}).cogroup(grouped, {"spent": "sum(amount)"}).aggregate()``,
+        ``clicks.cogroup(add_click).cogroup(grouped, add_order).aggregate(nothing_spent, schema="total double")``
 
         Args:
-            value: The fields of the result that this stream is folded into: as for :meth:`aggregate`.
+            value: The fields of the result that this stream is folded into: as for :meth:`aggregate`. Or an aggregator:
+                a function that is given the key, the value of a record of this stream, and the aggregate of all streams
+                so far, and returns the new aggregate (``Aggregator``). Then the other streams have aggregators, too.
             fields: Further fields of the result, as ``clicks=F.count()``.
         """
         grouped: CogroupedKStream[K] = CogroupedKStream(self._graph, self._node, (), self._key, self._sources)
+        if callable(value):
+            self._refuse_fields(fields, "cogroup")
+            return grouped.cogroup(self, value)
         return grouped.cogroup(self, self._named(value, fields, "cogroup"))
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
@@ -1898,22 +2055,16 @@ class KGroupedStream(_Grouped[K, V]):
             self._refuse_schema(schema, "aggregate")
             return self._fold(self._named(value, fields, "aggregate"), store, name)
         self._refuse_fields(fields, "aggregate")
-        initializer = self._function(value, "aggregate", on_error, deterministic, given=())
-        if aggregator is None:
-            self._graph.fault(
-                f"aggregate: {initializer.name} is an initializer without an aggregator",
-                "Write aggregate(initializer, aggregator), with aggregator(key, value, aggregate)",
-            )
+        functions = self._aggregating(value, aggregator, schema, on_error, deterministic)
+        if functions is None:
             return KTable(self._graph, self._node, None, self._key, self._sources)
-        given = ("the key", "the value", "the aggregate")
-        returned = returned_class(aggregator) or returned_class(value)
-        classes = (None, self._record_class, returned)
-        function = self._function(aggregator, "aggregate", on_error, deterministic, given, classes)
-        made = self._made_by(function, hinted_schema(value) if schema is None else schema, "aggregate")
         store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
-        columns = tuple((made or {}).items())
-        operation = AggregateFunction(function, store_name, columns, columns, initializer=initializer)
-        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, _names(made), returned)
+        operation = AggregateFunction(
+            functions.function, store_name, functions.fields, functions.fields, initializer=functions.initializer
+        )
+        return self._aggregate(
+            "KSTREAM-AGGREGATE-", name, store_name, operation, _names(functions.made), functions.record_class
+        )
 
     def reduce(
         self,
@@ -2006,36 +2157,161 @@ class WindowedKStream(_Grouped[K, V]):
         """
         return self._count(store, name)
 
+    @overload
+    def aggregate(
+        self,
+        value: Mapping[str, Text] = ...,
+        aggregator: None = ...,
+        *,
+        merger: None = ...,
+        schema: None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+        **fields: Expression,
+    ) -> KTable[K, Any]: ...
+
+    @overload
+    def aggregate(
+        self,
+        value: Callable[[], Made],
+        aggregator: Callable[[K, V, Made], Made | None],
+        *,
+        merger: Callable[[K, Made, Made], Made | None] | None = ...,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Made]: ...
+
+    @overload
+    def aggregate(
+        self,
+        value: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        *,
+        merger: Callable[[Any, Any, Any], Any] | None = ...,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Any]: ...
+
     def aggregate(
         self,
         value: Mapping[str, Text] | Callable[[], Any] = NO_FIELDS,
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
         *,
+        merger: Callable[[Any, Any, Any], Any] | None = None,
         schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
         store: str | None = None,
         name: str | None = None,
         **fields: Expression,
     ) -> KTable[K, Any]:
-        """Aggregate as :meth:`KGroupedStream.aggregate` does, for each key and window. Python functions are refused.
+        """Aggregate the records of each key and window, with expressions or with Python functions.
 
-        Example: ``grouped.windowed_by(TimeWindows("1 minute")).aggregate({"total": "sum(amount)"})``
+        Examples: ``windowed.aggregate({"total": "sum(amount)"})``,
+        ``windowed.aggregate(nothing_spent, add_order, store="spent", schema="total double, orders int")``,
+        ``sessions.aggregate(nothing_spent, add_order, merger=both_spent, schema="total double, orders int")``
 
         Args:
-            value: The fields of the result: name to one call of an aggregate function.
-            aggregator: Refused: Python functions aggregate without windows.
-            schema: Refused likewise.
+            value: The fields of the result: name to one call of an aggregate function. Or an initializer: a function
+                without arguments that returns the aggregate of a window of which there is none (``Initializer``).
+            aggregator: With an initializer a function that is given the key, the value of a record, and the aggregate
+                so far, and returns the new aggregate (``Aggregator``). The value may be None. Records come in the order
+                of their stream task. None deletes the window.
+            merger: For sessions a function that is given the key and the aggregates of two sessions, and returns the
+                aggregate of both (``Merger``). The first of the two is at first what the initializer returns.
+            schema: The fields of the aggregate, in Spark's DDL. Without it the return type of the aggregator, or of the
+                initializer, tells them; see :meth:`KStream.map_values`.
+            on_error: For functions; see :meth:`KStream.map_values`. After a failed call all windows are as before.
+            deterministic: For functions; see :meth:`KStream.map_values`.
             store: The name of the state store.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
             fields: Further fields of the result, as ``total=F.amount.sum()``.
         """
-        if callable(value) or aggregator is not None or schema is not None:
-            self._graph.fault(
-                "aggregate: Python functions do not aggregate windows or sessions",
-                "Write expressions: aggregate({'total': 'sum(amount)'}). Without windows, "
-                "group_by_key().aggregate(initializer, aggregator) calls functions",
-            )
+        if not callable(value):
+            if function := next((what for what in (aggregator, merger) if what is not None), None):
+                self._graph.fault(
+                    f"aggregate: {function_name(function)} is given with expressions",
+                    "Write aggregate(initializer, aggregator)",
+                )
+            self._refuse_schema(schema, "aggregate")
+            return self._fold(self._named(value, fields, "aggregate"), store, name)
+        self._refuse_fields(fields, "aggregate")
+        functions = self._aggregating(value, aggregator, schema, on_error, deterministic)
+        merging = self._merger(merger, functions, on_error, deterministic)
+        if functions is None:
             return KTable(self._graph, self._node, None, self._key, self._sources)
-        return self._fold(self._named(value, fields, "aggregate"), store, name)
+        store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
+        operation = self._by_functions(
+            store_name, functions.function, functions.fields, initializer=functions.initializer, merger=merging
+        )
+        return self._aggregate(
+            "KSTREAM-AGGREGATE-", name, store_name, operation, _names(functions.made), functions.record_class
+        )
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V | None],
+        *,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """Keep for each key and window what a Python function makes of the values.
+
+        Example: ``windowed.reduce(lambda old, new: new if new.amount > old.amount else old, store="largest-orders")``
+
+        Args:
+            reducer: A function that is given the value so far and the value of a record, and returns the new value
+                (``Reducer``). The new value may be None. Records come in the order of their stream task. The first
+                value of a window is kept as it is. When one session is made of several, their values are reduced from
+                the earliest session to the latest. None deletes the window.
+            on_error: See :meth:`KStream.map_values`. After a failed call all windows are as before.
+            deterministic: See :meth:`KStream.map_values`.
+            store: The name of the state store.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with the fields of the stream.
+        """
+        given_values, classes = ("the old value", "the new value"), (self._record_class, self._record_class)
+        function = self._function(reducer, "reduce", on_error, deterministic, given_values, classes)
+        store_name = self._graph.store_name(store, "KSTREAM-REDUCE-")
+        operation = self._by_functions(store_name, function, ())
+        return self._aggregate("KSTREAM-REDUCE-", name, store_name, operation, self._fields, self._record_class)
+
+    def _by_functions(
+        self, store: str, function: PythonFunction, fields: Columns, **others: PythonFunction | None
+    ) -> AggregateWindowsFunction:
+        if isinstance(self._window, TimeWindows) and self._window.slides:
+            self._graph.fault(
+                "windowed_by: Python functions do not aggregate sliding windows",
+                "Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows",
+            )
+        if self._final:
+            return FinalAggregateWindowsFunction(
+                store, (), self._window, self._idle_ms, function=function, fields=fields, **others
+            )
+        return AggregateWindowsFunction(store, (), self._window, function=function, fields=fields, **others)
+
+
+@dataclass(frozen=True)
+class _CogroupArguments:
+    """What is given to the aggregate of several streams, for the functions of it."""
+
+    initializer: Callable[[], Any] | None
+    merger: Callable[[Any, Any, Any], Any] | None
+    schema: str | None
+    on_error: OnError
+    deterministic: bool
 
 
 @answers_words
@@ -2048,14 +2324,19 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
 
     Attributes:
         _streams: The streams, each with what its records are folded into.
+        _aggregators: The functions that aggregate, of each stream; none where expressions do.
     """
 
     _streams: tuple[tuple[KGroupedStream[Any, Any], tuple[AggregateColumn, ...]], ...] = ()
     _repartitions: dict[KGroupedStream[Any, Any], Repartition] = field(default_factory=dict)
     """The repartition topics of the streams. A second aggregate of the same streams uses them again."""
+    _aggregators: tuple[PythonFunction, ...] = ()
 
     def cogroup(
-        self, other: KGroupedStream[Any, Any], value: Mapping[str, Text] = NO_FIELDS, **fields: Expression
+        self,
+        other: KGroupedStream[Any, Any],
+        value: Mapping[str, Text] | Callable[[Any, Any, Any], Any] = NO_FIELDS,
+        **fields: Expression,
     ) -> CogroupedKStream[K]:
         """Fold the records of one more stream into the store.
 
@@ -2064,7 +2345,8 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         Args:
             other: A grouped stream. Its keys mean the same, and have the same serde.
             value: The fields of the result that it is folded into: as for :meth:`KGroupedStream.aggregate`. A field
-                that another stream has, too, is one aggregate of the records of both, with the same function.
+                that another stream has, too, is one aggregate of the records of both, with the same function. Or an
+                aggregator: see :meth:`KGroupedStream.cogroup`.
             fields: Further fields of the result, as ``paid=F.amount.sum()``.
         """
         hint = "Group a stream first: cogroup(orders.group_by_key(), {…})"
@@ -2074,16 +2356,7 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
             self._graph.fault("cogroup: the same grouped stream twice", "Name all of its fields at once")
             return self
         self._refuse_unlike_serdes(other, "cogroup", "other stream")
-        columns = other._folded(self._named(value, fields, "cogroup"), "cogroup")
-        functions = {column.name: column.function for _, others in self._streams for column in others}
-        for column in columns:
-            if (function := functions.get(column.name, column.function)) != column.function:
-                self._graph.fault(
-                    f"cogroup, {column.name}: it is a {function}() of one stream and a {column.function}() of another",
-                    "One function for both, or two fields",
-                )
-        named = (column.name for column in columns)
-        all_fields = None if self._fields is None else tuple(dict.fromkeys((*self._fields, *named)))
+        columns, aggregators, all_fields = self._folded_from(other, value, fields)
         key = self._key if self._key == other._key else Key(None, self._key.serde)
         return replace(
             self,
@@ -2091,7 +2364,39 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
             _key=key,
             _sources=self._sources | other._sources,
             _streams=(*self._streams, (other, columns)),
+            _aggregators=aggregators,
         )
+
+    def _folded_from(
+        self,
+        other: KGroupedStream[Any, Any],
+        value: Mapping[str, Text] | Callable[[Any, Any, Any], Any],
+        fields: Mapping[str, Expression],
+    ) -> tuple[tuple[AggregateColumn, ...], tuple[PythonFunction, ...], tuple[str, ...] | None]:
+        """What the records of a stream are folded into: its columns, the functions of all streams, and all fields."""
+        if self._streams and callable(value) != bool(self._aggregators):
+            self._graph.fault(
+                "cogroup: functions and expressions are given",
+                "Write a function for each stream, cogroup(add_click).cogroup(orders, add_order), or expressions",
+            )
+            return (), self._aggregators, None
+        if callable(value):
+            self._refuse_fields(fields, "cogroup")
+            given = ("the key", "the value", "the aggregate")
+            classes = (None, other._record_class, returned_class(value))
+            function = other._function(value, "cogroup", REJECT, True, given, classes)
+            return (), (*self._aggregators, function), None
+        columns = other._folded(self._named(value, fields, "cogroup"), "cogroup")
+        functions = {column.name: column.function for _, others in self._streams for column in others}
+        for column in columns:
+            if (function_name := functions.get(column.name, column.function)) != column.function:
+                self._graph.fault(
+                    f"cogroup, {column.name}: it is a {function_name}() of one stream and a {column.function}() of "
+                    "another",
+                    "One function for both, or two fields",
+                )
+        named = (column.name for column in columns)
+        return columns, (), None if self._fields is None else tuple(dict.fromkeys((*self._fields, *named)))
 
     def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedCogroupedKStream[K]:
         """Aggregate each key anew in each window, or in each session, as :meth:`KGroupedStream.windowed_by` does.
@@ -2099,11 +2404,24 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
 
         Args:
-            windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``.
+            windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``. Sliding windows are refused.
         """
+        if isinstance(windows, SlidingWindows):
+            self._graph.fault(
+                "windowed_by: several streams in sliding windows", "Merge the streams before, or take other windows"
+            )
         return WindowedCogroupedKStream(replace(self, _window=_judged_windows(self._graph, windows)))
 
-    def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | None = None,
+        *,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]:
         """Aggregate the records of each key.
 
         Example: ``cogrouped.aggregate(store="per-customer")``
@@ -2111,6 +2429,12 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         A field is what its function gives of the records so far: of no record a count is 0, and everything else null.
 
         Args:
+            initializer: With aggregators a function without arguments that returns the aggregate of a key of which
+                there is none (``Initializer``).
+            schema: With aggregators the fields of the aggregate, in Spark's DDL. Without it the return type of an
+                aggregator, or of the initializer, tells them; see :meth:`KStream.map_values`.
+            on_error: For functions; see :meth:`KStream.map_values`. After a failed call the aggregate is as before.
+            deterministic: For functions; see :meth:`KStream.map_values`.
             store: The name of the state store. Its changelog is ``<application.id>-<store>-changelog``.
             name: The beginning of the names of the processors: ``<name>-cogroup-agg-0`` and so on for the streams, and
                 ``<name>-cogroup-merge``. Without it the library's numbering gives names.
@@ -2118,10 +2442,14 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         Returns:
             A table with the fields of all streams.
         """
+        return self._aggregated(_CogroupArguments(initializer, None, schema, on_error, deterministic), store, name)
+
+    def _aggregated(self, given: _CogroupArguments, store: str | None, name: str | None) -> KTable[K, Any]:
         graph = self._graph
         if name is not None and (fault := name_fault(name)):
             graph.fault(fault, legal_name(name))
             name = None
+        functions = self._functions_of(given)
         store_name = graph.store_name(store, "COGROUPKSTREAM-AGGREGATE-")
         parents, sources = [], set[str]()
         for stream, _ in self._streams:
@@ -2130,14 +2458,66 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
             sources |= of_stream
         # The library names the sources before the repartition topics alone, and would take topics of unlike counts.
         graph.copartition_groups += [self._sources, frozenset(sources)]
-        sides = [
-            (self._name_of(name, f"cogroup-agg-{number}", "AGGREGATE"), CogroupSide(store_name, columns, self._window))
-            for number, (_, columns) in enumerate(self._streams)
-        ]
+        sides: list[tuple[str, CogroupSide]] = []
+        for number, (_, columns) in enumerate(self._streams):
+            side = CogroupSide(store_name, columns, self._window)
+            if functions is not None:
+                side = CogroupFunctionSide(store_name, (), self._window, number=number)
+            sides.append((self._name_of(name, f"cogroup-agg-{number}", "AGGREGATE"), side))
         merge = self._name_of(name, "cogroup-merge", "MERGE")
-        operation = Cogroup.of(store_name, tuple(columns for _, columns in self._streams), self._window)
-        node = graph.cogroup(parents, sides, merge, operation)
-        return KTable(graph, node, self._fields, self._key, frozenset(sources), self._window, store_name)
+        if functions is None:
+            operation = Cogroup.of(store_name, tuple(columns for _, columns in self._streams), self._window)
+            node = graph.cogroup(parents, sides, merge, operation)
+            return KTable(graph, node, self._fields, self._key, frozenset(sources), self._window, store_name)
+        aggregating, aggregators, merger = functions
+        by_functions = CogroupFunctions(
+            store_name,
+            (),
+            self._window,
+            function=aggregating.function,
+            fields=aggregating.fields,
+            initializer=aggregating.initializer,
+            merger=merger,
+            aggregators=aggregators,
+        )
+        node = graph.cogroup(parents, sides, merge, by_functions)
+        return KTable(
+            graph, node, _names(aggregating.made), self._key, frozenset(sources), self._window, store_name,
+            _record_class=aggregating.record_class,
+        )  # fmt: skip
+
+    def _functions_of(
+        self, given: _CogroupArguments
+    ) -> tuple[_Aggregating, tuple[PythonFunction, ...], PythonFunction | None] | None:
+        """The functions that aggregate, which are judged: with the first of them, all, and the merger.
+
+        None where expressions do.
+        """
+        if not self._aggregators:
+            if given.initializer is not None or given.merger is not None:
+                self._graph.fault(
+                    "aggregate: functions are given, and the streams have expressions",
+                    "Write cogroup(add_click).cogroup(orders, add_order).aggregate(initializer)",
+                )
+            self._refuse_schema(given.schema, "aggregate")
+            return None
+        first = self._aggregators[0]
+        if given.initializer is None:
+            self._graph.fault(
+                f"aggregate: {first.name} is an aggregator without an initializer",
+                "Write aggregate(initializer), with a function without arguments",
+            )
+            return _Aggregating(first, first, None, None), self._aggregators, None
+        begin = given.initializer
+        initializer = self._function(begin, "aggregate", given.on_error, given.deterministic, given=())
+        aggregators = tuple(
+            replace(each, on_error=given.on_error, deterministic=given.deterministic) for each in self._aggregators
+        )
+        told = next(filter(None, (hinted_schema(each.call) for each in (*aggregators, initializer))), None)
+        made = self._made_by(first, told if given.schema is None else given.schema, "aggregate")
+        aggregating = _Aggregating(initializer, aggregators[0], made, returned_class(begin))
+        merger = self._merger(given.merger, aggregating, given.on_error, given.deterministic)
+        return aggregating, aggregators, merger
 
     def _behind_repartition(self, stream: KGroupedStream[Any, Any], store: str) -> tuple[GraphNode, frozenset[str]]:
         """Return the node from which an aggregate takes a stream's records, and its sources."""
@@ -2178,12 +2558,33 @@ class WindowedCogroupedKStream(Generic[K]):
     def _mistaken(self, mistakes: Iterable[Diagnostic], operation: str, returns: Any) -> Any:
         return self._cogrouped._mistaken(mistakes, operation, returns)
 
-    def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | None = None,
+        *,
+        merger: Callable[[Any, Any, Any], Any] | None = None,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]:
         """Aggregate as :meth:`CogroupedKStream.aggregate` does, for each key and window.
 
         Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
+
+        Args:
+            initializer: With aggregators a function without arguments that returns the aggregate of a window of which
+                there is none.
+            merger: With aggregators, for sessions: see :meth:`WindowedKStream.aggregate`.
+            schema: With aggregators the fields of the aggregate: see :meth:`CogroupedKStream.aggregate`.
+            on_error: For functions; see :meth:`KStream.map_values`. After a failed call all windows are as before.
+            deterministic: For functions; see :meth:`KStream.map_values`.
+            store: The name of the state store.
+            name: The beginning of the names of the processors.
         """
-        return self._cogrouped.aggregate(store=store, name=name)
+        given = _CogroupArguments(initializer, merger, schema, on_error, deterministic)
+        return self._cogrouped._aggregated(given, store, name)
 
 
 @answers_words
@@ -2213,8 +2614,13 @@ class KTable(_Declared[K, V]):
     """The topic that the table is read from, and the serde of its values; None for another table."""
     _result_of: str = ""
     """The operation without a look-up that gives its values: nothing is joined with its result. Empty elsewhere."""
-    _sends_old_values: Callable[[], bool] = lambda: True
-    """Whether the library knows the value before an update (``KTableImpl.enableSendingOldValues``)."""
+    _send_old_values: Callable[[bool], bool] = lambda force: True
+    """Asks for the value before each update, and tells whether it will be known (``enableSendingOldValues``).
+
+    A table without a state store gets one where it is forced to.
+    """
+    _suppress: Callable[[], None] | None = None
+    """Lets the aggregate pass the final results alone. None for a table that is no aggregate of time windows."""
 
     def filter(self, condition: Text, *, store: str | None = None, name: str | None = None) -> KTable[K, V]:
         """Keep the values for which a condition is true. The keys of the others are deleted, with a null value.
@@ -2222,7 +2628,7 @@ class KTable(_Declared[K, V]):
         Example: ``counts.filter("count > 10").to_stream().to("often")``
 
         As in the library, every update of a table without a state store is passed: also the deletion of a key that had
-        no value that was kept. The filter of an aggregate, or of another table with a state store, is refused.
+        no value that was kept. Of an aggregate, and of another table with a state store, such a deletion is left out.
 
         Args:
             condition: A Spark SQL condition. Of ``record`` it sees the key, and its window. A value for which the
@@ -2272,7 +2678,14 @@ class KTable(_Declared[K, V]):
         columns = self._columns(self._named(value, fields, "map_values"), "map_values")
         for column, expression in columns:
             self._refuse_record(expression, f"map_values, {column}")
-        mapped = self._computed("KTABLE-MAPVALUES-", name, store, "map_values", TableMapValues(columns, store))
+        mapped = self._computed(
+            "KTABLE-MAPVALUES-",
+            name,
+            store,
+            "map_values",
+            lambda: TableMapValues(columns, store),
+            self._send_old_values if store is None else lambda force: True,
+        )
         names = None if self._fields is None else _column_names(columns)
         return replace(mapped, _fields=names, _record_class=None)
 
@@ -2280,8 +2693,20 @@ class KTable(_Declared[K, V]):
         """``KTableImpl.doFilter``."""
         condition = self._field(condition, operation)
         self._refuse_record(condition, operation)
-        filtered = TableFilter(condition, operation == "filter_not", store, self._sends_old_values())
-        return self._computed("KTABLE-FILTER-", name, store, operation, filtered)
+        known = [self._send_old_values(False)]
+
+        def send_old_values(force: bool) -> bool:
+            known[0] = known[0] or store is not None or self._send_old_values(force)
+            return known[0]
+
+        negated = operation == "filter_not"
+
+        def filtering() -> Operation:
+            if self._final:  # a result has no old value, and no deletion comes of it
+                return FilterNot(condition) if negated else Filter(condition)
+            return TableFilter(condition, negated, store, known[0])
+
+        return self._computed("KTABLE-FILTER-", name, store, operation, filtering, send_old_values)
 
     def _refuse_record(self, expression: str, operation: str) -> None:
         if _OTHER_THAN_WINDOWED_KEY.search(_TEXT.sub("", expression)):
@@ -2291,7 +2716,13 @@ class KTable(_Declared[K, V]):
             )
 
     def _computed(
-        self, prefix: str, name: str | None, store: str | None, operation: str, computing: TableFilter | TableMapValues
+        self,
+        prefix: str,
+        name: str | None,
+        store: str | None,
+        operation: str,
+        computing: Callable[[], Operation],
+        send_old_values: Callable[[bool], bool],
     ) -> KTable[K, Any]:
         """The table whose values an operation computes, each from one value of this table."""
         if store is not None:
@@ -2302,10 +2733,9 @@ class KTable(_Declared[K, V]):
                     "Leave out store=, or write the updates with to_stream().to('…')",
                 )
         node = self._graph.processor(self._graph.name(name, prefix), computing, self._node)
-        sends_old_values = self._sends_old_values if store is None else lambda: True
         return KTable(
             self._graph, node, self._fields, self._key, self._sources, self._window, store or "",
-            _final=self._final, _result_of=operation, _sends_old_values=sends_old_values,
+            _final=self._final, _result_of=operation, _send_old_values=send_old_values,
             _record_class=self._record_class,
         )  # fmt: skip
 
@@ -2515,6 +2945,55 @@ class KTable(_Declared[K, V]):
         fields = None if self._fields is None or other._fields is None else tuple(column for column, _ in columns)
         return KTable(graph, node, fields, self._key, sources, None, store or "", _joined_from=(store or self._store,))
 
+    @overload
+    def group_by(self, key: Text, *, key_serde: None = None, name: str | None = ...) -> KGroupedTable[str, V]: ...
+
+    @overload
+    def group_by(
+        self, key: Text, *, key_serde: Primitive[NewKey], name: str | None = ...
+    ) -> KGroupedTable[NewKey, V]: ...
+
+    @overload
+    def group_by(self, key: Text, *, key_serde: KeySerde | None, name: str | None = ...) -> KGroupedTable[Any, V]: ...
+
+    def group_by(
+        self, key: Text, *, key_serde: KeySerde | Primitive[Any] | None = None, name: str | None = None
+    ) -> KGroupedTable[Any, V]:
+        """Group the values that the table has now by an expression. An update takes the old value out of its group.
+
+        Example: ``customers.group_by("city", name="by-city").count(store="customers-per-city")``
+
+        Old and new values go through a repartition topic. A table that is read from a topic gets a state store.
+
+        Args:
+            key: A Spark SQL expression. Its text is the new key. Of ``record`` it sees the key. A value for which it is
+                null is in no group.
+            key_serde: The serde that writes the key instead (``Grouped.keySerde``), as ``Long()``. The expression has
+                its type; see :meth:`KStream.select_key`.
+            name: Names the processor, and the repartition topic ``<application.id>-<name>-repartition``
+                (``Grouped.as``).
+        """
+        graph = self._graph
+        key = self._field(key, "group_by")
+        self._refuse_record(key, "group_by")
+        new_key = Key.declared(graph, "group_by", _word(key), key_serde)
+        if self._window is not None:
+            graph.fault(
+                "group_by: the keys of the table have windows",
+                "to_stream().group_by('…') groups its updates, each of which counts",
+            )
+        if self._joined_from and not self._store:
+            graph.fault(
+                "group_by: the table is the result of a join of tables without a state store",
+                "Give the join a store: store='…'",
+            )
+        select = TableKeySelect(key, new_key.serde)
+        node = graph.processor(graph.name(name, "KTABLE-SELECT-"), select, self._node)
+        self._send_old_values(True)
+        return KGroupedTable(
+            graph, node, self._fields, new_key, self._sources, _name=name, _record_class=self._record_class
+        )
+
     def to_stream(self, *, name: str | None = None) -> KStream[K, V]:
         """The updates of the table as a stream.
 
@@ -2528,25 +3007,235 @@ class KTable(_Declared[K, V]):
             self._graph, node, self._fields, self._key, self._sources, self._window, _record_class=self._record_class
         )
 
-    def suppress(self, suppressed: object = None, *, name: str | None = None) -> KTable[K, V]:
-        """Refused: the library's keeps a buffer with a changelog of its own behind the aggregate.
+    def suppress(self, suppressed: UntilWindowCloses, *, name: str | None = None) -> KTable[K, V]:
+        """Pass the result of each window once, when the window closes.
 
-        The emit strategy of a windowed aggregate gives what ``suppress(untilWindowCloses(…))`` gives.
+        Example: ``windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")``
+
+        The windows close as with ``emit_strategy(OnWindowClose())``, and the results are the same. The nodes are those
+        of the library's ``suppress``.
 
         Args:
-            suppressed: What the library's ``suppress`` takes.
-            name: The name of the processor (``Suppressed.withName``).
+            suppressed: ``UntilWindowCloses()``. The table is an aggregate of time windows, and nothing else takes its
+                updates.
+            name: The name of the processor (``Suppressed.withName``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with the same fields.
         """
-        hint = "Every update of a table is passed. Final results exist of windows: windowed_by(…)"
+        graph = self._graph
+        if self._suppress is None:
+            graph.fault(f"suppress: {self._unlike_suppressed()}", self._instead_of_suppress())
+            return self
+        if name is None:
+            name = graph.generate_name("KTABLE-SUPPRESS-")
+            store = graph.store_name(None, "KTABLE-SUPPRESS-")
+        else:
+            if fault := name_fault(f"{name}-store"):
+                graph.fault(fault, legal_name(name))
+            store = graph.store_name(f"{name}-store", "")
+        self._suppress()
+        node = graph.processor(name, Suppress(store), self._node)
+        return replace(self, _node=node, _store="", _final=True, _suppress=None)
+
+    def _unlike_suppressed(self) -> str:
+        if self._window is None:
+            return "the table has no windows"
         if self._final:
-            hint = "Leave it out: emit_strategy(OnWindowClose()) passes the result of each window once"
-        elif self._window is not None:
-            hint = (
-                "The emit strategy passes the result of each window once, when it closes. Write it before the "
-                f"aggregate: .windowed_by({self._window!r}).emit_strategy(OnWindowClose())"
-            )
-        self._graph.fault("suppress: it would be a second operation with state in one sub-topology", hint)
-        return self
+            return "the table has the final results already"
+        if isinstance(self._window, SessionWindows):
+            return "of sessions"
+        return f"of {'sliding windows' if self._window.slides else 'another table than an aggregate of windows'}"
+
+    def _instead_of_suppress(self) -> str:
+        if self._window is None:
+            return "Leave it out. A micro-batch passes the last update of each key without it"
+        if self._final:
+            return "Leave it out"
+        return "Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate"
+
+
+@answers_words
+@dataclass(frozen=True, eq=False, repr=False)
+class GlobalKTable(_Declared[K, V]):
+    """A table of which each stream task has all rows. A stream is joined with it: :meth:`KStream.join`.
+
+    Example::
+
+        def priced(orders: KStream, products: GlobalKTable) -> KStream:
+            return orders.join(products, {"id": "id", "price": "table.price"}, key="product")
+
+    Attributes:
+        _topic: The topic that it is read from.
+        _serde: The serde of its values.
+    """
+
+    _topic: str = ""
+    _serde: Serde = field(default_factory=Bytes)
+
+
+@answers_words
+@judged
+@dataclass(frozen=True, eq=False, repr=False)
+class KGroupedTable(_Declared[K, V]):
+    """A table whose values are grouped by new keys.
+
+    Example: ``customers.group_by("city").count()``
+
+    Attributes:
+        _name: Names the repartition topic; None for a name that follows from the store.
+        _repartition: The nodes around the repartition topic, where an aggregate has added them.
+    """
+
+    _name: str | None = None
+    _repartition: list[Repartition] = field(default_factory=list)
+
+    def count(self, *, store: str | None = None, name: str | None = None) -> KTable[K, Any]:
+        """Count the keys of the table that are in each group now.
+
+        Example: ``customers.group_by("city").count(store="customers-per-city")``
+
+        The count of a group that nothing is in any more is 0.
+
+        Args:
+            store: The name of the state store. Its changelog is ``<application.id>-<store>-changelog``.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table whose value has the field ``count``.
+        """
+        store_name = self._graph.store_name(store, "KTABLE-AGGREGATE-")
+        return self._aggregate("KTABLE-AGGREGATE-", name, store_name, TableCount.of(store_name), ("count",))
+
+    def reduce(
+        self,
+        adder: Callable[[V, V], V | None],
+        subtractor: Callable[[V, V], V | None],
+        *,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """Combine the values of each group with Python functions.
+
+        Example: ``balances.group_by("country").reduce(plus, minus, store="balance-per-country")``
+
+        Args:
+            adder: A function that is given the value so far and one that comes into the group, and returns the new
+                value (``Reducer``). The first value of a group is kept as it is.
+            subtractor: A function that is given the value so far and one that leaves the group. It is called first
+                where an update has both.
+            on_error: See :meth:`KStream.map_values`. After a failed call the value is as before.
+            deterministic: See :meth:`KStream.map_values`. It holds for all functions.
+            store: The name of the state store.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with the fields of the table. A function that returns None deletes the group.
+        """
+        given, classes = ("the value so far", "the value"), (self._record_class, self._record_class)
+        added, removed = (
+            self._function(function, "reduce", on_error, deterministic, given, classes)
+            for function in (adder, subtractor)
+        )
+        store_name = self._graph.store_name(store, "KTABLE-AGGREGATE-")
+        operation = TableReduce(added, store_name, (), (), subtractor=removed)
+        return self._aggregate("KTABLE-REDUCE-", name, store_name, operation, self._fields, self._record_class)
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], Made],
+        adder: Callable[[K, V, Made], Made | None],
+        subtractor: Callable[[K, V, Made], Made | None],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Made]: ...
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Any]: ...
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+        *,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]:
+        """Aggregate the values of each group with Python functions.
+
+        Example: ``balances.group_by("country").aggregate(nothing, add, take, store="totals", schema="total double")``
+
+        Args:
+            initializer: A function without arguments that returns the aggregate of a group of which there is none
+                (``Initializer``).
+            adder: A function that is given the new key, a value that comes into the group, and the aggregate so far,
+                and returns the new aggregate (``Aggregator``).
+            subtractor: The same for a value that leaves the group. It is called first where an update has both.
+            schema: The fields of the aggregate, in Spark's DDL. Without it the return type of the adder, or of the
+                initializer, tells them; see :meth:`KStream.map_values`.
+            on_error: See :meth:`KStream.map_values`. After a failed call the aggregate is as before.
+            deterministic: See :meth:`KStream.map_values`. It holds for all functions.
+            store: The name of the state store.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with these fields. A function that returns None deletes the group.
+        """
+        begun = self._function(initializer, "aggregate", on_error, deterministic, given=())
+        given = ("the key", "the value", "the aggregate")
+        returned = returned_class(adder) or returned_class(initializer)
+        classes = (None, self._record_class, returned)
+        added, removed = (
+            self._function(function, "aggregate", on_error, deterministic, given, classes)
+            for function in (adder, subtractor)
+        )
+        made = self._made_by(added, hinted_schema(initializer) if schema is None else schema, "aggregate")
+        store_name = self._graph.store_name(store, "KTABLE-AGGREGATE-")
+        columns = tuple((made or {}).items())
+        operation = TableAggregate(added, store_name, columns, columns, subtractor=removed, initializer=begun)
+        return self._aggregate("KTABLE-AGGREGATE-", name, store_name, operation, _names(made), returned)
+
+    def _aggregate(
+        self,
+        prefix: str,
+        name: str | None,
+        store: str,
+        operation: TableReduce,
+        fields: tuple[str, ...] | None,
+        record_class: type | None = None,
+    ) -> KTable[K, Any]:
+        """``KGroupedTableImpl.doAggregate``."""
+        graph = self._graph
+        repartition = graph.draw_table_repartition(self._name or store, name, self._key.serde)
+        processor_name = graph.name(name, prefix)
+        if not self._repartition or self._name is None:
+            self._repartition[:] = [repartition]
+        graph.add_repartition(self._repartition[0], self._node)
+        node = graph.processor(processor_name, operation, self._repartition[0].node)
+        sources = frozenset({self._repartition[0].source})
+        return KTable(graph, node, fields, self._key, sources, None, store, _record_class=record_class)
 
 
 def _stand_in(graph: StreamsGraph, node: GraphNode, sources: frozenset[str], returns: Any) -> Any:
@@ -2650,6 +3339,11 @@ def _word(expression: Text) -> str | None:
     return text if text.isidentifier() else None
 
 
+def _passed(operation: Count | Aggregate, suppressed: list[bool]) -> Operation:
+    """An aggregate of windows, which passes the final results alone where its table is suppressed."""
+    return final(operation) if suppressed else operation
+
+
 def _column_names(columns: Columns) -> tuple[str, ...]:
     return tuple(name for name, _ in columns)
 
@@ -2667,12 +3361,20 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
         )
         windows = TimeWindows("1 minute")
     durations: dict[str, int] = {}
-    for parameter in ("size", "grace", "advance"):
+    example = "For example TimeWindows('1 minute')"
+    if isinstance(windows, SlidingWindows):
+        example = "For example SlidingWindows('5 minutes', grace='1 minute')"
+    if isinstance(windows, CalendarWindows):
+        example = "For example CalendarWindows('1 day', time_zone='Europe/Berlin')"
+        if fault := windows.zone_fault():
+            graph.fault(f"windowed_by: time_zone: {fault[0]}", fault[1])
+    for parameter in ("size", "grace", "advance", "offset"):
         try:
             durations[parameter] = getattr(windows, f"{parameter}_ms")
         except ValueError as error:
             if parameter != "advance" or windows.advance is not None:
-                graph.fault(f"windowed_by: {parameter}: {error}", "For example TimeWindows('1 minute')")
+                named = "time_difference" if windows.slides and parameter == "size" else parameter
+                graph.fault(f"windowed_by: {named}: {error}", example)
     size, advance = durations.get("size"), durations.get("advance")
     if size == 0:
         graph.fault("windowed_by: the size is 0", "Write one as in '1 minute'")
@@ -2686,6 +3388,13 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
             f"windowed_by: advance: a record would be in {windows.overlap:,} windows; at most"
             f" {MOST_WINDOWS_OF_RECORD:,} are possible",
             f"Write an advance of {-(-size // MOST_WINDOWS_OF_RECORD):,} milliseconds or more",
+        )
+    if windows.offset is not None and windows.advance is not None:
+        graph.fault("windowed_by: windows with an advance have an offset", "Leave one of them out")
+    elif size and windows.offset is not None and not 0 < durations.get("offset", 1) < size:
+        graph.fault(
+            f"windowed_by: offset: {windows.offset!r} is not above 0 and below the size, {windows.size!r}",
+            "For example TimeWindows('1 hour', offset='15 minutes')",
         )
     return windows
 

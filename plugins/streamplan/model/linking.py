@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from streamplan.model.checkpoint_identity import every_field
-from streamplan.model.operations import Count, KeySelect, NullKeyFilter
-from streamplan.model.processor_topology import Processor, Source, Subtopology
+from streamplan.model.operations import Aggregate, AggregateColumn, Count, KeySelect, NullKeyFilter
+from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
 from streamplan.model.stages import stage_of
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.start_point import KafkaState
 from streamplan.model.topics import STRING_KEYS
 from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.serdes.serde import is_key_field
 
 
 @dataclass(frozen=True)
@@ -21,16 +25,17 @@ class Link:
 
     Attributes:
         writer: The first one, which only gives records another key.
-        reader: The second one, which counts the records of each key.
+        reader: The second one, which aggregates the records of each key.
     """
 
     writer: Subtopology
     reader: Subtopology
 
     @property
-    def counts(self) -> tuple[Processor, ...]:
-        """The processors of the reader that count."""
-        return stage_of(self.reader).nodes
+    def aggregate(self) -> Processor:
+        """The processor of the reader that aggregates."""
+        (node,) = stage_of(self.reader).nodes
+        return node
 
     def identity(self, writer: Mapping[str, str], reader: Mapping[str, str]) -> dict[str, str]:
         """Return the identity that a checkpoint of both carries.
@@ -42,10 +47,11 @@ class Link:
         found = re_keying(self.writer)
         assert found is not None
         source, key = found
+        assert source.value is not None
         return {
             **reader,
             "reads": writer["topics"],
-            "re-keys": f"{every_field(source.value)} by {key}" if source.value is not None else key,
+            "re-keys": f"{every_field(source.value)} by {key}",
             LINKED: f"sub-topologies {self.writer.id} and {self.reader.id}",
         }
 
@@ -69,14 +75,23 @@ def linked_state(writer: KafkaState, reader: KafkaState) -> KafkaState:
     )
 
 
+VARIABLE = "STREAMPLAN_LINKED"
+"""With ``false`` in this environment variable each sub-topology has a query of its own."""
+
+
 def links_of(topology: Topology) -> tuple[Link, ...]:
     """Return the sub-topologies that can be linked. Each is in one link at most."""
     return tuple(_links(topology))
 
 
+def links_of_start(topology: Topology) -> tuple[Link, ...]:
+    """Return the sub-topologies that a start with the environment of this process links; see :data:`VARIABLE`."""
+    return () if os.environ.get(VARIABLE, "true").lower() == "false" else links_of(topology)
+
+
 def _links(topology: Topology) -> Iterator[Link]:
     for reader in topology.subtopologies:
-        if not _counts_records(reader):
+        if not _aggregates_records(reader):
             continue
         (source,) = reader.sources
         writers = [each for each in topology.subtopologies if source.topic in each.sink_topics]
@@ -88,20 +103,44 @@ def _links(topology: Topology) -> Iterator[Link]:
 
 
 def re_keying(subtopology: Subtopology) -> tuple[Source, str] | None:
-    """Return what a sub-topology reads, and the expression that it makes the key; None where it does anything else."""
+    """Return what a sub-topology reads, and the field that it makes the key; None where it does anything else.
+
+    The text of the field is known without Spark (:func:`~streamplan.serdes.serde.is_key_field`).
+    """
     match subtopology.sources, subtopology.operations, subtopology.sinks:
         case (
             (Source(timestamp=None) as source,),
             (KeySelect(key=key) as selected, NullKeyFilter(relaxed=False)),
             (_,),
         ):
-            if source.key_serde.key_type == selected.key_serde.key_type == STRING_KEYS:
+            is_text = source.key_serde.key_type == selected.key_serde.key_type == STRING_KEYS
+            if is_text and source.value is not None and is_key_field(source.value, key):
                 return source, key
     return None
 
 
-def _counts_records(reader: Subtopology) -> bool:
-    """Whether all that a sub-topology does with the records of one repartition topic is to count them by their keys."""
+def passing(subtopology: Subtopology) -> tuple[Source, str] | None:
+    """Return what a sub-topology writes as it is to one topic from outside; None where it does anything else.
+
+    Returns:
+        The source, and the field that is made the key; an empty text where the key stays.
+    """
+    match subtopology.sources, subtopology.processors, subtopology.sinks:
+        case (Source(timestamp=None) as source,), processors, (Sink(internal=False, value=None, choice=None) as sink,):
+            before = subtopology.predecessors[sink.name]
+            if source.value is None or source.key_serde.key_type != STRING_KEYS:
+                return None
+            if not processors:
+                return source, ""
+            match processors:
+                case (Processor(operation=KeySelect(key=key, key_serde=serde)) as node,) if before == (node.name,):
+                    is_text = serde.key_type == STRING_KEYS and is_key_field(source.value, key)
+                    return (source, key) if is_text else None
+    return None
+
+
+def _aggregates_records(reader: Subtopology) -> bool:
+    """Whether all that a sub-topology does with the records of one repartition topic is one aggregate by their keys."""
     if len(reader.sources) != 1:
         return False
     stage = stage_of(reader)
@@ -109,5 +148,33 @@ def _counts_records(reader: Subtopology) -> bool:
         return False
     (node,), (source,) = stage.nodes, reader.sources
     takers = [name for name, before_it in reader.predecessors.items() if source.name in before_it]
-    counts_all = isinstance(node.operation, Count) and node.operation.window is None
-    return counts_all and takers == [node.name] and source.key_serde.key_type == STRING_KEYS
+    return _is_handed_on(node) and takers == [node.name] and source.key_serde.key_type == STRING_KEYS
+
+
+def _is_handed_on(node: Processor) -> bool:
+    """Whether the result of an aggregate does not depend on the order of the records, nor on where they are read."""
+    match node.operation:
+        case Count(window=None | TimeWindows()):
+            return True
+        case Aggregate(window=None | TimeWindows(), columns=columns):
+            return all(map(_takes_any_order, columns))
+    return False
+
+
+_ANY_ORDER = ("sum", "count", "count_if", "min", "max", "avg", "bool_and", "bool_or")
+"""The aggregate functions whose result is the same in each order. Of equal values ``max_by`` takes the latest."""
+
+_PART_OF_RECORD = re.compile(r"\brecord\b(?:\s*\.\s*`?(\w+))?", re.IGNORECASE)
+
+_HANDED_ON = ("key", "timestamp", "topic", "partition")
+"""The parts of ``record`` that are known of a record which is not read back. Its offset is not."""
+
+_EVERY_COLUMN = re.compile(r"[(,]\s*\*")
+
+
+def _takes_any_order(column: AggregateColumn) -> bool:
+    if column.function == "count" and column.arguments == "*":
+        return True
+    parts = {part.lower() for part in _PART_OF_RECORD.findall(column.arguments)}
+    every_column = _EVERY_COLUMN.search(f"({column.arguments})") is not None
+    return column.function in _ANY_ORDER and parts <= {*_HANDED_ON} and not every_column

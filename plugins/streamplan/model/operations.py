@@ -9,12 +9,13 @@ The ``repr()`` of these classes is part of a checkpoint's identity, so neither t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from streamplan.model.functions import PythonFunction
 from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows, duration_ms
 from streamplan.serdes.primitive import STRING, KeySerde
+from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
 
 Columns: TypeAlias = tuple[tuple[str, str], ...]
@@ -270,6 +271,11 @@ class StateStore:
 
 
 @dataclass(frozen=True)
+class SessionStateStore(StateStore):
+    """Writes what processors have put into a store of sessions."""
+
+
+@dataclass(frozen=True)
 class Merge:
     """Passes the records of two streams."""
 
@@ -350,6 +356,37 @@ class FinalAggregate(Aggregate):
     """
 
     idle_ms: int | None = None
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class AggregateWindowsFunction(Aggregate):
+    """Keeps for each key and window what Python functions make of the aggregate so far and of a record.
+
+    These are ``KStreamWindowAggregate`` and ``KStreamSessionWindowAggregate``.
+
+    Attributes:
+        function: The aggregator, or the reducer.
+        fields: Name and type of each field of the aggregate. Those of a reducer are known when the query is planned:
+            they are those of the records.
+        initializer: Gives the aggregate of a window of which there is none; None for a reducer.
+        merger: Makes one of the aggregates of two sessions; None for time windows, and for a reducer.
+    """
+
+    function: PythonFunction
+    fields: Columns
+    initializer: PythonFunction | None = None
+    merger: PythonFunction | None = None
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity: what the store holds, and not what the functions do with it."""
+        fields = ", ".join(f"{name} {of_field}" for name, of_field in self.fields)
+        state = f", state={fields!r}" if fields else ""
+        return f"AggregateWindowsFunction(store={self.store!r}{state}, window={self.window!r})"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class FinalAggregateWindowsFunction(AggregateWindowsFunction, FinalAggregate):
+    """The same with the result of each window once, when the window closes."""
 
 
 @dataclass(frozen=True)
@@ -441,6 +478,80 @@ class Join:
     store: str
     value: Columns
     left: bool
+
+
+STREAM_OF_RECORD = "stream"
+"""The field with the number of the stream of a record, where functions aggregate several streams."""
+
+
+def value_of_stream(number: int) -> str:
+    """Return the name of the field with the value of a record, where functions aggregate several streams."""
+    return f"value{number}"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CogroupFunctionSide(CogroupSide):
+    """Takes the records of one of several grouped streams that Python functions aggregate.
+
+    Attributes:
+        number: That of the stream.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CogroupFunctions(AggregateWindowsFunction, Cogroup):
+    """Keeps for each key, and window, what Python functions make of the records of several grouped streams.
+
+    A record has the field :data:`STREAM_OF_RECORD`, and its value in a field of its own.
+
+    Attributes:
+        aggregators: The function of each stream.
+    """
+
+    aggregators: tuple[PythonFunction, ...]
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity: what the store holds, and not what the functions do with it."""
+        fields = ", ".join(f"{name} {of_field}" for name, of_field in self.fields)
+        return f"CogroupFunctions(store={self.store!r}, state={fields!r}, window={self.window!r})"
+
+
+@dataclass(frozen=True)
+class GlobalTableSource:
+    """Reads a topic as a global table: each stream task has all of its rows (``GlobalKTable``).
+
+    Attributes:
+        store: The state store. It has no changelog: the topic is read again.
+    """
+
+    store: str
+
+
+@dataclass(frozen=True)
+class GlobalJoin:
+    """Looks up a key that is computed from the record in a global table (``KStreamGlobalKTableJoin``).
+
+    Attributes:
+        topic: The topic of the table.
+        row: Reads the values of the table.
+        key_serde: Writes the key: that of the table's keys.
+        key: An expression of the key.
+        value: The joined value. It is a function of the record and of the row.
+        left: Whether a record without a match passes, too.
+    """
+
+    topic: str
+    row: Serde
+    key_serde: KeySerde
+    key: str
+    value: Columns
+    left: bool
+
+    def with_schemas(self, schemas: SchemaSource) -> GlobalJoin:
+        """Return the same with a serde that looks up schemas."""
+        return replace(self, row=self.row.with_schemas(schemas, self.topic))
 
 
 @dataclass(frozen=True)
@@ -645,6 +756,58 @@ class TableMapValues:
 
 
 @dataclass(frozen=True)
+class TableKeySelect:
+    """Passes what a table had of a key and what it has now, each to its new key (``KTableRepartitionMap``).
+
+    Attributes:
+        key: The new key. It is a function of the value and the key.
+        key_serde: Writes it.
+    """
+
+    key: str
+    key_serde: KeySerde = STRING
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TableReduce(Process):
+    """Keeps for each new key of a grouped table what functions make of the values that come and go (``KTableReduce``).
+
+    ``function`` is given the value so far and one that comes. The fields of the store are those of the table, which are
+    known when the query is planned.
+
+    Attributes:
+        subtractor: Is given the value so far and one that goes.
+    """
+
+    subtractor: PythonFunction
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TableAggregate(TableReduce):
+    """The same of an aggregate (``KTableAggregate``). The functions are given the key, the value and the aggregate.
+
+    Attributes:
+        initializer: Gives the aggregate of a key of which there is none.
+    """
+
+    initializer: PythonFunction
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TableCount(TableAggregate):
+    """Counts the keys of a table by their new keys. The store has numbers of 8 bytes, as that of :class:`Count`."""
+
+    @classmethod
+    def of(cls, store: str) -> TableCount:
+        """Return the operation of a store."""
+        columns = (("count", "bigint"),)
+        added, removed, begun = (
+            PythonFunction(f"{__name__}.{function.__name__}", function) for function in (_added, _removed, _begun)
+        )
+        return cls(added, store, columns, columns, subtractor=removed, initializer=begun)
+
+
+@dataclass(frozen=True)
 class ToTable:
     """The records of a stream as the updates of a table: a null value deletes its key (``KStream.toTable``).
 
@@ -658,6 +821,20 @@ class ToTable:
 @dataclass(frozen=True)
 class ToStream:
     """The updates of a table, or of an aggregate, as a stream."""
+
+
+@dataclass(frozen=True)
+class Suppress:
+    """Passes the result of each window once, when the window closes (``KTable.suppress``).
+
+    The aggregate before it passes nothing else (:class:`FinalCount`, :class:`FinalAggregate`), and knows the windows
+    that are open. So the buffer holds nothing that the store of the aggregate does not have, and has no changelog.
+
+    Attributes:
+        store: The name that the library gives to the buffer.
+    """
+
+    store: str
 
 
 Operation: TypeAlias = (
@@ -690,6 +867,8 @@ Operation: TypeAlias = (
     | Reduce
     | TableSource
     | Join
+    | GlobalTableSource
+    | GlobalJoin
     | StoreForJoin
     | JoinSide
     | OuterJoinSide
@@ -704,12 +883,14 @@ Operation: TypeAlias = (
     | ForeignKeyResult
     | TableFilter
     | TableMapValues
+    | TableKeySelect
     | ToTable
     | ToStream
+    | Suppress
 )
 
 
-SETS_KEY = (KeySelect, Map, MapFunction, FlatMap, FlatMapFunction, ProcessWithStores)
+SETS_KEY = (KeySelect, TableKeySelect, Map, MapFunction, FlatMap, FlatMapFunction, ProcessWithStores)
 """The operations that give a record another key."""
 
 SENDS = (SubscriptionSend, SubscriptionJoin, ForeignTableJoin)
@@ -725,11 +906,33 @@ LEAVES_OUT = (*MAKES_SEVERAL, Filter, FilterFunction, FilterNot, FilterNotFuncti
 """The operations that may give no record for a record."""
 
 
+def final(operation: Count | Aggregate) -> FinalCount | FinalAggregate:
+    """Return the same aggregate of windows, which passes the final results alone."""
+    if isinstance(operation, Count):
+        return FinalCount(operation.store, operation.window)
+    if isinstance(operation, AggregateWindowsFunction):
+        return FinalAggregateWindowsFunction(
+            operation.store,
+            operation.columns,
+            operation.window,
+            function=operation.function,
+            fields=operation.fields,
+            initializer=operation.initializer,
+            merger=operation.merger,
+        )
+    return FinalAggregate(operation.store, operation.columns, operation.window)
+
+
 def stored_by(operation: Operation) -> Operation:
     """Return an operation by what its store holds: whether it passes updates or final results makes no difference."""
     match operation:
         case FinalCount(store=store, window=window):
             return Count(store, window)
+        case FinalAggregateWindowsFunction(store=store, columns=columns, window=window, fields=fields):
+            functions = {"initializer": operation.initializer, "merger": operation.merger}
+            return AggregateWindowsFunction(
+                store, columns, window, function=operation.function, fields=fields, **functions
+            )
         case FinalAggregate(store=store, columns=columns, window=window):
             return Aggregate(store, columns, window)
     return operation
@@ -749,7 +952,21 @@ def function_of(operation: Operation) -> PythonFunction | None:
             return operation.function
         case FlatMapFunction() | FlatMapValuesFunction() | Process() | ProcessWithStores():
             return operation.function
+        case AggregateWindowsFunction():
+            return operation.function
     return None
+
+
+def _added(key: object, value: object, aggregate: Any) -> dict[str, int]:
+    return {"count": aggregate.count + 1}
+
+
+def _removed(key: object, value: object, aggregate: Any) -> dict[str, int]:
+    return {"count": aggregate.count - 1}
+
+
+def _begun() -> dict[str, int]:
+    return {"count": 0}
 
 
 def _closes_last(arguments: str) -> bool:

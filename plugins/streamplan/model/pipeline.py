@@ -17,9 +17,11 @@ from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_loca
 from streamplan.model.operations import (
     Aggregate,
     Count,
+    GlobalTableSource,
     Operation,
     OuterJoinSide,
     ResponseJoin,
+    SessionStateStore,
     StateStore,
     StoreForJoin,
     SubscriptionReceive,
@@ -284,7 +286,7 @@ class Pipeline:
             yield Diagnostic(location, f"auto_offset_reset: {error}", f"It is {FORMS}")
 
     def _faults(self, location: SourceLocation) -> Iterable[Diagnostic]:
-        if not self.topology.source_topics:
+        if not self.topology.subtopologies:
             yield Diagnostic(
                 location, "the topology reads nothing", "Begin with topology.stream('topic', value=Json(…))"
             )
@@ -423,13 +425,14 @@ class Pipeline:
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """The source topics that are read as tables."""
+        """The source topics that are read as tables, or as global tables."""
         return frozenset(
             source.topic
-            for group in self.topology.subtopologies
+            for group in (*self.topology.subtopologies, *self.topology.global_stores)
             for source in group.sources
             for node in group.processors
-            if isinstance(node.operation, TableSource) and group.predecessors[node.name] == (source.name,)
+            if isinstance(node.operation, TableSource | GlobalTableSource)
+            and group.predecessors[node.name] == (source.name,)
         )
 
     @cached_property
@@ -564,7 +567,7 @@ class Pipeline:
     def key_types(self) -> Mapping[str, str]:
         """The names of the serdes of keys, by topic in Kafka; a topic with keys of several serdes is left out."""
         topology, found = self.topology, defaultdict[str, set[str]](set)
-        for group in topology.subtopologies:
+        for group in (*topology.subtopologies, *topology.global_stores):
             for node in group.nodes:
                 key_type = group.key_serde_of(node.name).key_type
                 if isinstance(node, Source | Sink):
@@ -606,7 +609,7 @@ class Pipeline:
             for topic in topology.sink_topics
             if topic not in topology.source_topics
         ]
-        most = max(counts[topic] for topic in topology.source_topics)
+        most = max(self._tasks_of(group, counts) for group in topology.subtopologies)
         specs.append(TopicSpec(topology.dead_letter_topic, TopicRole.DEAD_LETTER, most, DEAD_LETTER_CONFIGS))
         return tuple(replace(spec, key_type=self.key_types.get(spec.name, spec.key_type)) for spec in specs)
 
@@ -617,9 +620,12 @@ def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
         case Count(window=window) | Aggregate(window=window) if window is not None:
             stored_bytes = STORED_SESSION_BYTES if isinstance(window, SessionWindows) else STORED_WINDOW_BYTES
             return windowed_changelog_configs(window.changelog_retention_ms), stored_bytes
+        case SessionStateStore(retention_ms=retention_ms) if retention_ms is not None:
+            configs = windowed_changelog_configs(retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS)
+            return configs, STORED_SESSION_BYTES
         case StateStore(retention_ms=retention_ms, retain_duplicates=duplicates) if retention_ms is not None:
-            configs = stream_join_changelog_configs if duplicates else windowed_changelog_configs
-            return configs(retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS), STORED_WINDOW_BYTES
+            configs_of = stream_join_changelog_configs if duplicates else windowed_changelog_configs
+            return configs_of(retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS), STORED_WINDOW_BYTES
         case StoreForJoin(windows=windows):
             return stream_join_changelog_configs(windows.changelog_retention_ms), STORED_WINDOW_BYTES
     return CHANGELOG_CONFIGS, 0

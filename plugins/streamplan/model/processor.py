@@ -278,6 +278,73 @@ class WindowStore(Generic[K, V]):
         raise NotImplementedError
 
 
+@judged_constructor
+class SessionStore(Generic[K, V]):
+    """A store of sessions of a processor (``Stores.persistentSessionStore``): a value for each key, start and end.
+
+    Example: ``SessionStore(String(), Long(), retention="10 minutes")``. In a processor::
+
+        class Visits(Processor):
+            def init(self, context: ProcessorContext) -> None:
+                self.visits = context.get_state_store("visits")
+
+            def process(self, record: Record) -> None:
+                begin = end = record.timestamp
+                pages = 1
+                gap = timedelta(minutes=5)
+                for session, before in self.visits.find_sessions(record.key, begin - gap, end + gap):
+                    self.visits.remove(record.key, session.start, session.end)
+                    begin, end, pages = min(begin, session.start), max(end, session.end), pages + before
+                self.visits.put(record.key, pages, begin, end)
+
+        stream.process(Visits, stores={"visits": SessionStore(String(), Long(), retention="1 hour")})
+
+    A session is gone when its end is older than the retention, counted back from the newest end in the stream task. A
+    time is a datetime with a time zone, or ms since the epoch.
+
+    Args:
+        key_serde: The serde of its keys.
+        value_serde: The serde of its values; see :class:`KeyValueStore`.
+        retention: A duration: for so long a session is kept.
+    """
+
+    def __init__(self, key_serde: KeySerde, value_serde: Serde, *, retention: Duration) -> None:
+        self.key_serde, self.value_serde, self.retention = key_serde, value_serde, retention
+
+    def put(self, key: K, value: Any, start: datetime | int, end: datetime | int) -> None:
+        """Set the value of a session. None deletes it.
+
+        Raises:
+            TypeError: A field has another type than the declared one, or there is no such field.
+            ValueError: Key and value are larger than the changelog takes.
+        """
+        raise NotImplementedError
+
+    def remove(self, key: K, start: datetime | int, end: datetime | int) -> None:
+        """Delete a session."""
+        raise NotImplementedError
+
+    def fetch_session(self, key: K, start: datetime | int, end: datetime | int) -> Any:
+        """Return the value of a session; None for none."""
+        raise NotImplementedError
+
+    def find_sessions(self, key: K, earliest_end: datetime | int, latest_start: datetime | int) -> Iterator[KeyValue]:
+        """Return the sessions of a key that end and begin so, each a :class:`Windowed` key with its value.
+
+        They are in the order of their ends.
+
+        Args:
+            key: The key.
+            earliest_end: They end then or later.
+            latest_start: They begin then or before.
+        """
+        raise NotImplementedError
+
+    def fetch(self, key: K) -> Iterator[KeyValue]:
+        """Return all sessions of a key, as :meth:`find_sessions` does."""
+        raise NotImplementedError
+
+
 OF_RECORD: Final[Any] = Ellipsis
 """Stands for the key of the record that is processed."""
 
@@ -311,7 +378,7 @@ class ProcessorContext(ABC):
 
     @abstractmethod
     def get_state_store(self, name: str) -> Any:
-        """Return a store that the processor was declared with, a :class:`KeyValueStore` or a :class:`WindowStore`."""
+        """Return a store that the processor was declared with, one of the classes of stores."""
 
     @abstractmethod
     def current_stream_time(self) -> datetime | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from streamplan.judged_words import shown
 from streamplan.model.diagnostics import legal_name, name_fault
-from streamplan.model.operations import Schedule, StateStore
+from streamplan.model.operations import Schedule, SessionStateStore, StateStore
 from streamplan.model.processor import (
     OF_RECORD,
     STREAM_TIME,
@@ -16,11 +16,16 @@ from streamplan.model.processor import (
     KeyValueStore,
     Processor,
     ProcessorContext,
+    SessionStore,
     WindowStore,
 )
 from streamplan.model.windows import Duration, duration_ms, duration_text
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, Primitive
+from streamplan.serdes.windowed import Windowed
+
+AnyStore: TypeAlias = KeyValueStore | WindowStore | SessionStore
+"""A store as a declaration has it."""
 
 _EXAMPLE = 'For example stores={"seen": KeyValueStore(String(), Json("count bigint"))}'
 
@@ -39,11 +44,11 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
         name: The name of the store.
         store: What the declaration has.
     """
-    if not isinstance(store, KeyValueStore | WindowStore):
+    if not isinstance(store, AnyStore):
         return Refusal(f"process: the store {name!r} is {shown(store)}", _EXAMPLE)
     if (wrong := name_fault(name)) is not None:
         return Refusal(wrong, legal_name(name))
-    if not isinstance(store.key_serde, Primitive | Json):
+    if not isinstance(store.key_serde, Primitive | Json | Windowed):
         listed = ", ".join(each.declaration for each in KEY_SERDES.values())
         return Refusal(
             f"process: the keys of {name!r} are {shown(store.key_serde)}", f"A serde of keys: {listed} or Json('…')"
@@ -57,6 +62,12 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
         )
     if isinstance(store, KeyValueStore):
         return StateStore(name, store.key_serde, store.value_serde)
+    if isinstance(store, SessionStore):
+        try:
+            retention = duration_ms(duration_text(store.retention))
+        except ValueError as error:
+            return Refusal(f"process: {name!r}: {error}", "For example SessionStore(…, retention='10 minutes')")
+        return SessionStateStore(name, store.key_serde, store.value_serde, retention)
     try:
         retention, size = (duration_ms(duration_text(each)) for each in (store.retention, store.size))
     except ValueError as error:
@@ -71,9 +82,7 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
     return StateStore(name, store.key_serde, store.value_serde, retention, size, store.retain_duplicates)
 
 
-def schedules_of(
-    processor: type[Processor], stores: Mapping[str, KeyValueStore | WindowStore]
-) -> tuple[Schedule, ...] | Refusal:
+def schedules_of(processor: type[Processor], stores: Mapping[str, AnyStore]) -> tuple[Schedule, ...] | Refusal:
     """Return what a class schedules, by calling its ``init``; or what is wrong with that.
 
     Args:
@@ -94,7 +103,7 @@ def schedules_of(
 class _DeclaredContext(ProcessorContext):
     """The context of a class that is declared: it notes what is scheduled."""
 
-    def __init__(self, stores: Mapping[str, KeyValueStore | WindowStore]) -> None:
+    def __init__(self, stores: Mapping[str, AnyStore]) -> None:
         self._stores = stores
         self.schedules: list[Schedule] = []
 

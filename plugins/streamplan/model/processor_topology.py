@@ -22,6 +22,8 @@ from streamplan.model.operations import (
     Count,
     ForeignKeyResult,
     ForeignTableJoin,
+    GlobalJoin,
+    GlobalTableSource,
     Join,
     JoinSide,
     Operation,
@@ -34,6 +36,7 @@ from streamplan.model.operations import (
     StoreForJoin,
     SubscriptionJoin,
     SubscriptionReceive,
+    Suppress,
     TableFilter,
     TableJoin,
     TableJoinSide,
@@ -91,6 +94,10 @@ class Processor:
                 TableFilter(store=store) | TableMapValues(store=store) | ToTable(store=store) | StateStore(store=store)
             ):
                 return store
+            case GlobalTableSource(store=store):
+                return store
+            case Suppress(store=store):
+                return store
         return None
 
     @property
@@ -110,11 +117,14 @@ class Processor:
 
     @property
     def writes_store(self) -> bool:
-        """Whether it writes a state store, and so a changelog. A join only reads one."""
+        """Whether it writes a state store, and so a changelog. A join only reads one, and ``suppress`` needs none.
+
+        The store of a global table has no changelog.
+        """
         if isinstance(self.operation, OuterJoinSide):
             return self.operation.writes
-        looks_up = Join | JoinSide | CogroupSide | SubscriptionJoin | ForeignTableJoin | ResponseJoin
-        return self.store is not None and not isinstance(self.operation, looks_up)
+        looks_up = Join | JoinSide | CogroupSide | SubscriptionJoin | ForeignTableJoin | ResponseJoin | Suppress
+        return self.store is not None and not isinstance(self.operation, looks_up | GlobalTableSource)
 
 
 @dataclass(frozen=True)
@@ -211,6 +221,17 @@ class Subtopology:
     def source_topics(self) -> tuple[str, ...]:
         """The topics that it reads, by the names of the declaration."""
         return tuple(source.topic for source in self.sources)
+
+    @property
+    def global_topics(self) -> tuple[str, ...]:
+        """The topics of the global tables that it looks up in, each once. Each stream task reads all partitions."""
+        joins = (operation for operation in self.operations if isinstance(operation, GlobalJoin))
+        return tuple(dict.fromkeys(join.topic for join in joins))
+
+    @property
+    def is_global(self) -> bool:
+        """Whether it only fills the store of a global table. Then it has no stream tasks."""
+        return any(isinstance(operation, GlobalTableSource) for operation in self.operations)
 
     @property
     def sink_topics(self) -> tuple[str, ...]:
@@ -332,6 +353,12 @@ class ProcessorTopology:
             else node
             for node in nodes
         ]
+        nodes = [
+            replace(node, operation=node.operation.with_schemas(schemas))
+            if isinstance(node, Processor) and isinstance(node.operation, GlobalJoin)
+            else node
+            for node in nodes
+        ]
         return replace(self, nodes=tuple(nodes))
 
     def with_sink_topics(self, topics: Mapping[str, str]) -> ProcessorTopology:
@@ -348,9 +375,19 @@ class ProcessorTopology:
         )
         return replace(self, nodes=nodes)
 
-    @cached_property
+    @property
     def subtopologies(self) -> tuple[Subtopology, ...]:
-        """Numbered in the order of their first nodes (``makeNodeGroups``)."""
+        """Those that have stream tasks. Their numbers have gaps where there are :attr:`global_stores`."""
+        return tuple(group for group in self.node_groups if not group.is_global)
+
+    @property
+    def global_stores(self) -> tuple[Subtopology, ...]:
+        """Those that only fill the store of a global table."""
+        return tuple(group for group in self.node_groups if group.is_global)
+
+    @cached_property
+    def node_groups(self) -> tuple[Subtopology, ...]:
+        """All sub-topologies, numbered in the order of their first nodes (``makeNodeGroups``)."""
         group_of: dict[str, int] = {}
         members: dict[int, set[str]] = {}
         connections = [(name, before) for name, all_before in self.predecessors.items() for before in all_before]

@@ -104,7 +104,13 @@ STORE = "store "
 
 
 def resolve_start(
-    query: str, checkpoint: CheckpointState | None, identity: Mapping[str, str], kafka: KafkaState, *, aggregates: bool
+    query: str,
+    checkpoint: CheckpointState | None,
+    identity: Mapping[str, str],
+    kafka: KafkaState,
+    *,
+    aggregates: bool,
+    repeats: bool = True,
 ) -> StartDecision:
     """Decide where a query begins.
 
@@ -115,6 +121,8 @@ def resolve_start(
         kafka: What Kafka has of the query's sub-topology.
         aggregates: Whether the query aggregates. It then cannot begin within a micro-batch, as others can: what they
             write was made of single records, and of those that are committed nothing is written again.
+        repeats: Whether a micro-batch that runs again leaves the same state. If it does not, and a part of it is
+            committed, the state is restored.
 
     Raises:
         Refused: Records were deleted before they were read, the checkpoint is ahead of the committed positions, or the
@@ -137,7 +145,9 @@ def resolve_start(
     if not kafka.changelog_offsets and _is_behind(checkpoint.planned, kafka):
         # It has no state. The driver of an earlier version has re-keyed more records than Spark knew of.
         return StartDecision(StartFrom.POSITIONS)
-    for reason in _misfits(checkpoint.batch, processed, checkpoint.planned, kafka, aggregates=aggregates):
+    for reason in _misfits(
+        checkpoint.batch, processed, checkpoint.planned, kafka, aggregates=aggregates, repeats=repeats
+    ):
         return StartDecision(from_kafka, f"its checkpoint does not fit: {reason}")
     return StartDecision(StartFrom.CHECKPOINT)
 
@@ -201,7 +211,7 @@ def _is_behind(planned: OffsetMap, kafka: KafkaState) -> bool:
 
 
 def _misfits(
-    batch: int, processed: OffsetMap, planned: OffsetMap, kafka: KafkaState, *, aggregates: bool
+    batch: int, processed: OffsetMap, planned: OffsetMap, kafka: KafkaState, *, aggregates: bool, repeats: bool
 ) -> Iterator[str]:
     """Yield the reasons why the checkpoint's next micro-batch could not be run, or run again."""
     for (topic, partition), position in sorted(kafka.positions.items()):
@@ -211,6 +221,8 @@ def _misfits(
             yield f"it is behind Kafka, for it ends at {until} of {where} and the group is at {position}"
         elif aggregates and first < position < until:
             yield f"the group is at {position} of {where}, within its micro-batch from {first} to {until}"
+        elif not repeats and first < position:
+            yield f"the group is at {position} of {where}, and its micro-batch from {first} would meet other rows"
         start = kafka.log_starts.get((topic, partition), 0)
         if first < start and first < until:
             yield f"its unfinished micro-batch reads {where} from {first}, and the topic begins at {start} by now"

@@ -24,6 +24,7 @@ from streamplan.model.operations import (
     Count,
     ForeignKeyResult,
     ForeignTableJoin,
+    GlobalJoin,
     Join,
     JoinSide,
     NullKeyFilter,
@@ -39,6 +40,7 @@ from streamplan.model.operations import (
     SubscriptionJoin,
     SubscriptionReceive,
     SubscriptionSend,
+    Suppress,
     TableJoin,
     TableJoinSide,
 )
@@ -59,6 +61,7 @@ BuiltNodes: TypeAlias = Sequence[tuple[Node, tuple[str, ...]]]
 """Nodes of the processor topology, each with the names of its predecessors."""
 
 _STREAM, _TABLE, _REPARTITION = "stream", "table", "repartition topic"
+GLOBAL_TABLE = "global table"
 
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
@@ -98,12 +101,12 @@ class Repartition:
     Attributes:
         node: The node of the logical graph.
         source: The name of the source node that reads the topic.
-        before: The names of the null-key filter and the sink that write it.
+        before: The names of the nodes that write it: the sink, and before it the null-key filter of a stream.
     """
 
     node: GraphNode
     source: str
-    before: tuple[str, str]
+    before: tuple[str, ...]
 
 
 class StreamsGraph:
@@ -453,12 +456,13 @@ class StreamsGraph:
         key_serde: KeySerde,
         operation: Callable[[], Operation],
         timestamp: str | PythonFunction | None,
+        reader: str = _TABLE,
     ) -> GraphNode:
-        """Add a source node and the processor that fills a table from it."""
+        """Add a source node and the processor that fills a table, or a global table, from it."""
         location = caller_location()
         self._take(source_name)
         self._take(name)
-        self._read(topic, _TABLE)
+        self._read(topic, reader)
         source = Source(source_name, topic, location, value, key_serde, timestamp=timestamp)
 
         def build(before: tuple[str, ...]) -> BuiltNodes:
@@ -519,6 +523,31 @@ class StreamsGraph:
         described = RepartitionTopic(topic, number_of_partitions, location)
         return Repartition(GraphNode(source, build, location, repartition=described), source, (null_key_filter, sink))
 
+    def draw_table_repartition(self, prefix: str, name: str | None, key_serde: KeySerde) -> Repartition:
+        """Draw the names of the nodes around the repartition topic of a grouped table (``KGroupedTableImpl``).
+
+        The nodes are not added: :meth:`add_repartition` does that.
+
+        Args:
+            prefix: The topic is ``<prefix>-repartition``.
+            name: The name of the aggregate, where it has one.
+            key_serde: The serde of the topic's keys.
+        """
+        location = caller_location()
+        topic = f"{prefix}-repartition"
+        sink, source = self.next_name("KSTREAM-SINK-"), self.next_name("KSTREAM-SOURCE-")
+        if name is not None:
+            sink, source = f"{name}-sink", f"{name}-source"
+
+        def build(before: tuple[str, ...]) -> BuiltNodes:
+            return [
+                (Sink(sink, topic, location, internal=True), before),
+                (Source(source, topic, location, key_serde=key_serde), ()),
+            ]
+
+        described = RepartitionTopic(topic, None, location)
+        return Repartition(GraphNode(source, build, location, repartition=described), source, (sink,))
+
     def add_repartition(self, repartition: Repartition, parent: GraphNode) -> None:
         """Add the nodes around a repartition topic, or another parent of nodes that were added before."""
         topic = repartition.node.repartition
@@ -546,6 +575,8 @@ class StreamsGraph:
             f"the topic {topic!r} is read twice, as a {first} at {location} and as a {reader} here",
             "Give the repartition topic another name: name='…'"
             if _REPARTITION in (first, reader)
+            else "Read it once"
+            if GLOBAL_TABLE in (first, reader)
             else "Read it once, as a table; its updates are a stream: .to_stream()",
         )
         return False
@@ -596,7 +627,19 @@ class StreamsGraph:
         built = self.build()
         internal = {topic.name: topic.location for topic in built.repartition_topics}
         stores: set[str | None] = set()
+        suppressed = {
+            built.predecessors[node.name][0]: node
+            for node in built.nodes
+            if isinstance(node, Processor) and isinstance(node.operation, Suppress)
+        }
         for node in built.nodes:
+            for before in built.predecessors[node.name]:
+                if before in suppressed and node is not suppressed[before]:
+                    yield Diagnostic(
+                        node.location,
+                        f"takes the updates of a table that is suppressed at {suppressed[before].location}",
+                        "Take the result of suppress, or aggregate a second time for the updates",
+                    )
             match node:
                 case Processor(operation=Join(store=store)) if store not in stores:
                     # The library: "StateStore … is not added yet".
@@ -665,7 +708,7 @@ def _before_left_joins(nodes: Sequence[Node], predecessors: Mapping[str, tuple[s
 
 
 def _is_left_join(operation: Operation) -> bool:
-    return isinstance(operation, OuterStreamJoin) or (isinstance(operation, Join) and operation.left)
+    return isinstance(operation, OuterStreamJoin) or (isinstance(operation, Join | GlobalJoin) and operation.left)
 
 
 def _drops_null_keys(operation: Operation) -> bool:

@@ -119,6 +119,11 @@ class TopicSpec:
     prefix_bytes: int = 0
     primary_key_type: str | None = None
 
+    @property
+    def is_of_store(self) -> bool:
+        """Whether a changelog has the keys of the application, and not what waits in a join."""
+        return not self.prefix_bytes and self.primary_key_type is None
+
     def application_key(self, key: bytes) -> bytes:
         """The part of a key that decides its partition."""
         if self.primary_key_type is not None:

@@ -16,6 +16,7 @@ from streamplan.model.functions import PythonFunction
 from streamplan.model.kstream import (
     ANSWERED,
     RESERVED_FIELDS,
+    GlobalKTable,
     Key,
     KStream,
     KTable,
@@ -24,9 +25,9 @@ from streamplan.model.kstream import (
     judge_timestamp,
     stand_in,
 )
-from streamplan.model.operations import TableSource
+from streamplan.model.operations import GlobalTableSource, TableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
-from streamplan.model.streams_graph import StreamsGraph
+from streamplan.model.streams_graph import GLOBAL_TABLE, StreamsGraph
 from streamplan.model.words import answers_words
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KeySerde, Primitive
@@ -86,7 +87,7 @@ class Topology:
 
     def __dir__(self) -> list[str]:
         """What a declaration needs, and what Python has."""
-        words = ("application_id", "describe", "faults", "stream", "table")
+        words = ("application_id", "describe", "faults", "global_table", "stream", "table")
         return [name for name in object.__dir__(self) if name.startswith("__") or name in words]
 
     # -- declaring
@@ -324,13 +325,100 @@ class Topology:
         def materialize() -> None:
             needed[0] = True
 
+        def send_old_values(force: bool) -> bool:
+            needed[0] = needed[0] or force
+            return needed[0]
+
         sources = frozenset({source})
         table: KTable[Any, Any] = KTable(
             graph, node, fields, of_key, sources, None, store_name, materialize,
-            _topic=(topic, value), _sends_old_values=lambda: needed[0], _record_class=class_of(value),
+            _topic=(topic, value), _send_old_values=send_old_values, _record_class=class_of(value),
         )  # fmt: skip
         judge_timestamp(table, "table", timestamp if isinstance(timestamp, Expression) else told)
         return table
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        value: Json[V],
+        key: str | None = ...,
+        key_serde: None = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> GlobalKTable[str, V]: ...
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        value: Json[V],
+        key: str | None = ...,
+        key_serde: Primitive[K],
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> GlobalKTable[K, V]: ...
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        value: Serde,
+        key: str | None = ...,
+        key_serde: KeySerde | Primitive[Any] | None = ...,
+        store: str | None = ...,
+        name: str | None = ...,
+    ) -> GlobalKTable[Any, Any]: ...
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        value: Serde,
+        key: str | None = None,
+        key_serde: KeySerde | Primitive[Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[Any, Any]:
+        """Read a compacted topic as a global table: each stream task has all rows of all partitions.
+
+        Example: ``topology.global_table("products", value=Json("name string, price double"))``
+
+        A stream is joined with it by any key that its records have: :meth:`KStream.join`. The topic may have any number
+        of partitions. It is its own changelog.
+
+        Args:
+            topic: Its name in Kafka.
+            value: The serde that reads the values.
+            key: A name for what the key is. It is for readers of the declaration.
+            key_serde: The serde that reads the keys; see :meth:`stream`.
+            store: The name of the state store. Without it the library's numbering gives one.
+            name: The name of the nodes (``Consumed.as``). Without it the library's numbering gives one.
+        """
+        graph = self._graph
+        of_key = Key.declared(graph, "global_table", key, key_serde)
+        fields = self._read(topic, value, of_key.serde, None)
+        store_name = graph.store_name(store, f"{topic}-")
+        generated = graph.next_name("KSTREAM-SOURCE-")
+        source = generated if name is None else f"{name}-source"
+        if name is not None and not name_fault(name) and (fault := name_fault(source)):
+            graph.fault(fault, "Choose a shorter name")
+        node = graph.table_source(
+            source,
+            graph.name(name, "KTABLE-SOURCE-"),
+            topic,
+            value,
+            of_key.serde,
+            lambda: GlobalTableSource(store_name),
+            None,
+            GLOBAL_TABLE,
+        )
+        return GlobalKTable(
+            graph, node, fields, of_key, frozenset(), _topic=topic, _serde=value, _record_class=class_of(value)
+        )
 
     def _read(
         self, topic: str, value: Serde, key_serde: KeySerde, timestamp: str | PythonFunction | None
@@ -411,6 +499,11 @@ class Topology:
     def subtopologies(self) -> tuple[Subtopology, ...]:
         """The sub-topologies, by their numbers."""
         return self.processors.subtopologies
+
+    @property
+    def global_stores(self) -> tuple[Subtopology, ...]:
+        """The sub-topologies that only fill the store of a global table. They have no stream tasks."""
+        return self.processors.global_stores
 
     @property
     def repartition_topics(self) -> tuple[RepartitionTopic, ...]:

@@ -18,6 +18,7 @@ from streamplan.model.operations import (
     PeekFunction,
     Split,
     StoreForJoin,
+    TableCount,
     TableSource,
 )
 from streamplan.model.pipeline import Pipeline
@@ -29,7 +30,7 @@ _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _ENDS = ForEach | Peek | PeekFunction
 """The operations behind which nothing has to follow."""
 
-_NO_EXPRESSIONS = ("store", "stores", "looked_up", "name", "timer", "ttl")
+_NO_EXPRESSIONS = ("store", "stores", "looked_up", "name", "timer", "ttl", "topic")
 """The fields of operations that have a text, and no expression."""
 
 
@@ -85,8 +86,10 @@ def _word(node: Processor) -> str:
     if isinstance(node.operation, KeySelect):
         return "select_key, or of group_by,"
     words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node.operation).__name__.removesuffix("Function")).lower()
-    joins = {"stream_join": "join", "outer_stream_join": "join", "table_join": "join"}
-    return {**joins, "table_filter": "filter", "table_map_values": "map_values"}.get(words, words)
+    joins = {"stream_join": "join", "outer_stream_join": "join", "table_join": "join", "global_join": "join"}
+    groups = {"table_key_select": "group_by", "table_reduce": "reduce", "table_aggregate": "aggregate"}
+    tables = {"table_filter": "filter", "table_map_values": "map_values", "table_count": "count", **groups}
+    return {**joins, **tables}.get(words, words)
 
 
 def _unused_fields(pipeline: Pipeline) -> Iterator[Diagnostic]:
@@ -156,6 +159,8 @@ def _expressions(value: Any) -> Iterator[str | PythonFunction]:
             yield from _expressions(part)
     elif isinstance(value, Split):
         yield from value.conditions
+    elif isinstance(value, TableCount):
+        return  # its functions use no field
     elif is_dataclass(value):
         for each in fields(value):
             if each.name not in _NO_EXPRESSIONS:

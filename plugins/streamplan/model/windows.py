@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
+from zoneinfo import ZoneInfo, available_timezones
 
 from streamplan.judged import judged_constructor
 from streamplan.model.words import NoBuilder, no_builder
@@ -135,19 +136,30 @@ class TimeWindows(_Windows):
             default is a day, which was the default of Kafka Streams before 3.0.
         advance: A duration: how much later the next window begins (``TimeWindows.advanceBy``). None for tumbling
             windows.
+        offset: A duration: how much later than the epoch the windows begin. With the size ``"1 hour"`` and the offset
+            ``"15 minutes"``, a window begins at 12:15. None for windows that begin with the epoch. Only tumbling
+            windows have an offset. The library has a subclass of ``Windows`` for it.
     """
 
     size: str
     grace: str = "1 day"
     advance: str | None = None
+    offset: str | None = None
 
-    def __init__(self, size: Duration, grace: Duration = "1 day", advance: Duration | None = None) -> None:
-        self._hold(size=size, grace=grace, advance=advance)
+    def __init__(
+        self,
+        size: Duration,
+        grace: Duration = "1 day",
+        advance: Duration | None = None,
+        offset: Duration | None = None,
+    ) -> None:
+        self._hold(size=size, grace=grace, advance=advance, offset=offset)
 
     def __repr__(self) -> str:
-        """The text is part of a checkpoint's identity. That of tumbling windows is older than hopping ones."""
+        """The text is part of a checkpoint's identity. That of tumbling windows is older than the other ones."""
         advance = "" if self.advance is None else f", advance={self.advance!r}"
-        return f"TimeWindows(size={self.size!r}, grace={self.grace!r}{advance})"
+        offset = "" if self.offset is None else f", offset={self.offset!r}"
+        return f"TimeWindows(size={self.size!r}, grace={self.grace!r}{advance}{offset})"
 
     @property
     def size_ms(self) -> int:
@@ -160,12 +172,33 @@ class TimeWindows(_Windows):
         return self.size_ms if self.advance is None else duration_ms(self.advance)
 
     @property
+    def offset_ms(self) -> int:
+        """How much later than the epoch the windows begin, in ms. Raises ValueError where it is no duration."""
+        return 0 if self.offset is None else duration_ms(self.offset)
+
+    @property
+    def begin_at_multiples(self) -> bool:
+        """Whether each window begins at a multiple of :attr:`advance_ms` since the epoch.
+
+        Otherwise the windows follow each other, and ``window_bounds`` tells the one of a time.
+        """
+        return self.offset is None
+
+    @property
+    def slides(self) -> bool:
+        """Whether the records decide where windows begin, as those of :class:`SlidingWindows`."""
+        return False
+
+    @property
     def overlap(self) -> int:
         """How many windows a record is in at most. Raises ValueError where a duration is none."""
         return -(-self.size_ms // self.advance_ms)
 
     def starts_of(self, at_ms: int) -> range:
-        """The starts in ms of the windows that a time lies in (``TimeWindows.windowsFor``)."""
+        """The starts in ms of the windows that a time lies in (``TimeWindows.windowsFor``).
+
+        Only for windows that :attr:`begin_at_multiples`.
+        """
         first = max(0, at_ms - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
         return range(first, at_ms + 1, self.advance_ms)
 
@@ -173,6 +206,101 @@ class TimeWindows(_Windows):
     def retention_ms(self) -> int:
         """The retention of the window store in ms (``WindowStoreMaterializer.retentionPeriod``)."""
         return self.size_ms + self.grace_ms
+
+
+@judged_constructor
+@dataclass(frozen=True, repr=False)
+class SlidingWindows(TimeWindows):
+    """Windows that begin and end at the times of records (``SlidingWindows.ofTimeDifferenceAndGrace``, KIP-450).
+
+    Example: ``SlidingWindows("5 minutes", grace="1 minute")``
+
+    Each record has a window that ends at its time, and one that begins a millisecond later, where there are records in
+    it. Both the first and the last millisecond belong to a window.
+
+    Attributes:
+        size: A duration, as ``"5 minutes"``: how far apart in time the records of a window may be.
+        grace: A duration. A window takes late records until the newest record is later than its end by more than
+            ``grace``. The default is a day, as that of :class:`TimeWindows`.
+    """
+
+    def __init__(self, time_difference: Duration, grace: Duration = "1 day") -> None:
+        self._hold(size=time_difference, grace=grace, advance=None, offset=None)
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity."""
+        return f"SlidingWindows({self.size!r}, grace={self.grace!r})"
+
+    @property
+    def slides(self) -> bool:
+        """True: see :attr:`TimeWindows.slides`."""
+        return True
+
+    @property
+    def retention_ms(self) -> int:
+        """The retention of the window store in ms (``SlidingWindowStoreMaterializer.retentionPeriod``)."""
+        return 2 * self.size_ms + self.grace_ms
+
+
+CALENDAR_UNITS = {"1 day": ("DAY", 1), "1 week": ("WEEK", 7), "1 month": ("MONTH", 31)}
+"""By the size of windows of a calendar Spark's name of the unit, and the days that the longest one has."""
+
+
+@judged_constructor
+@dataclass(frozen=True, repr=False)
+class CalendarWindows(TimeWindows):
+    """Days, weeks or months of a time zone. They follow each other.
+
+    Example: ``CalendarWindows("1 day", time_zone="Europe/Berlin")``
+
+    A day begins at midnight by the clocks of the zone. So it has 23 or 25 hours when daylight saving time begins or
+    ends. A week begins on Monday. No window begins before 1970. The library has a subclass of ``Windows`` for this.
+
+    Attributes:
+        size: ``"1 day"``, ``"1 week"`` or ``"1 month"``.
+        time_zone: The name of a time zone, as ``"Europe/Berlin"``.
+        grace: A duration. A window takes late records until the newest record is later than its end by ``grace``. The
+            default is a day, as that of :class:`TimeWindows`.
+        offset: A duration: how much later than midnight the windows begin, by the clocks of the zone. With ``"6
+            hours"``, a day begins at six o'clock. None for midnight.
+    """
+
+    time_zone: str = "UTC"
+
+    def __init__(
+        self, size: Duration, time_zone: str, grace: Duration = "1 day", offset: Duration | None = None
+    ) -> None:
+        self._hold(size=size, grace=grace, advance=None, offset=offset)
+        self.__dict__["time_zone"] = time_zone
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity."""
+        offset = "" if self.offset is None else f", offset={self.offset!r}"
+        return f"CalendarWindows(size={self.size!r}, time_zone={self.time_zone!r}, grace={self.grace!r}{offset})"
+
+    @property
+    def size_ms(self) -> int:
+        """The size of the longest window in ms, without the hour by which daylight saving time may prolong it.
+
+        It is what the ``size()`` of a class in the library usually is. Raises ValueError where there is no such unit.
+        """
+        if self.size not in CALENDAR_UNITS:
+            raise ValueError(f"{self.size!r} is none of {', '.join(map(repr, CALENDAR_UNITS))}")
+        return CALENDAR_UNITS[self.size][1] * _UNITS_MS["day"]
+
+    @property
+    def begin_at_multiples(self) -> bool:
+        """False: see :attr:`TimeWindows.begin_at_multiples`."""
+        return False
+
+    def zone_fault(self) -> tuple[str, str] | None:
+        """Return what is wrong with the time zone, and what to write; None where there is such a zone."""
+        try:
+            ZoneInfo(self.time_zone)
+        except (LookupError, ValueError, OSError):
+            meant = next(iter(get_close_matches(self.time_zone, available_timezones(), 1)), "Europe/Berlin")
+            return f"there is no time zone {self.time_zone!r}", f"For example {meant!r}"
+        return None
 
 
 @judged_constructor
@@ -232,6 +360,20 @@ class OnWindowClose(_Written):
     def idle_ms(self) -> int | None:
         """``idle`` in ms. Raises ValueError where it is no duration."""
         return None if self.idle is None else duration_ms(self.idle)
+
+
+@judged_constructor
+@dataclass(frozen=True)
+class UntilWindowCloses(_Written):
+    """What ``suppress`` of a table waits for: until a window closes (``Suppressed.untilWindowCloses``).
+
+    Example: ``UntilWindowCloses()``
+
+    The library has a buffer, which holds as many windows as it needs (``BufferConfig.unbounded()``).
+    """
+
+    def __init__(self) -> None:
+        self._hold()
 
 
 @judged_constructor
@@ -344,6 +486,26 @@ def parse_stored_session(stored: bytes) -> StoredSessionKey | None:
         return None
     end, start = stored[-16:-8], stored[-8:]
     return StoredSessionKey(without_suffix(stored, STORED_SESSION_BYTES), _signed(end), _signed(start))
+
+
+def stored_window_key(key: bytes, start_ms: int, sequence_number: int = 0) -> bytes:
+    """The key of a window in a store (``WindowKeySchema.toStoreKeyBinary``).
+
+    Args:
+        key: The key in bytes.
+        start_ms: When the window begins, in ms since the epoch.
+        sequence_number: The number among those of the same key and start.
+    """
+    return key + _bytes_of(start_ms) + sequence_number.to_bytes(SEQUENCE_NUMBER_BYTES, "big")
+
+
+def stored_session_key(key: bytes, start_ms: int, end_ms: int) -> bytes:
+    """The key of a session in a store (``SessionKeySchema.toBinary``): the end stands before the start."""
+    return key + _bytes_of(end_ms) + _bytes_of(start_ms)
+
+
+def _bytes_of(time_ms: int) -> bytes:
+    return time_ms.to_bytes(WINDOW_START_BYTES, "big", signed=True)
 
 
 def _signed(number: bytes) -> int:

@@ -23,7 +23,6 @@ OTHER_WORDS: Mapping[str, str] = {
     "flatTransform": _PROCESS,
     "flatTransformValues": _PROCESS,
     "processValues": _PROCESS,
-    "globalTable": "table('topic', value=…)",
     "addStateStore": "process(MyProcessor, stores={'name': KeyValueStore(String(), Long())}) on a stream",
     "addSource": "stream('topic', value=…)",
     "addSink": "to('topic') on a stream",
@@ -37,10 +36,9 @@ OTHER_WORDS: Mapping[str, str] = {
     "sink": "to('topic')",
     "tumblingWindow": "group_by('key').windowed_by(TimeWindows('1 minute'))",
     "hoppingWindow": "group_by('key').windowed_by(TimeWindows('5 minutes', advance='1 minute'))",
-    "slidingWindow": "group_by('key').windowed_by(TimeWindows('5 minutes', advance='1 second'))",
+    "slidingWindow": "group_by('key').windowed_by(SlidingWindows('5 minutes'))",
     "sessionWindow": "group_by('key').windowed_by(SessionWindows('5 minutes'))",
     "final": _FINAL,
-    "suppress": _FINAL,
     "current": "nothing: without emit_strategy every update is passed",
     "concat": "merge(other)",
     "joinAsof": "join(table) with a table from topology.table('topic', value=…)",
@@ -116,9 +114,8 @@ OTHER_CLASSES: Mapping[str, str] = {
     "Printed": "the arguments label= and name= of print",
     "TimestampExtractor": "the argument timestamp= of topology.stream",
     "TopicNameExtractor": "an expression, and the argument topics= of to",
-    "Suppressed": "emit_strategy(OnWindowClose())",
+    "Suppressed": "UntilWindowCloses(), for suppress",
     "EmitStrategy": "OnWindowClose()",
-    "SlidingWindows": "TimeWindows('5 minutes', advance='1 second')",
     "KeyValue": "map('key', {'field': 'expression'})",
     "StreamingDataFrame": "KStream, which topology.stream returns",
     "State": "KeyValueStore",
@@ -129,11 +126,15 @@ OTHER_CLASSES: Mapping[str, str] = {
 
 WINDOWS: Mapping[str, str] = {
     "TimeWindows": "TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')",
+    "CalendarWindows": "CalendarWindows('1 day', time_zone='Europe/Berlin', grace='1 hour')",
     "SessionWindows": "SessionWindows('5 minutes', grace='10 seconds')",
+    "SlidingWindows": "SlidingWindows('5 minutes', grace='1 minute')",
     "JoinWindows": "JoinWindows('5 minutes', before='1 minute', after='5 minutes', grace='10 seconds')",
     "OnWindowClose": "OnWindowClose()",
 }
 """How windows are written, of which the JVM's DSL has builders: ``ofSizeWithNoGrace``, ``advanceBy``."""
+
+_ONLY_JOINED = "a global table is only joined: stream.join(table, key='…')"
 
 _WAYS: Mapping[tuple[str, str], str] = {
     ("KStream", "KGroupedStream"): "group the stream first: group_by('key').{}(…)",
@@ -145,6 +146,13 @@ _WAYS: Mapping[tuple[str, str], str] = {
     ("BranchedKStream", "KGroupedStream"): "group a branch first: no_default_branch()['name'].group_by('key').{}(…)",
     ("KTable", "KStream"): "take the updates of the table: to_stream().{}(…)",
     ("KTable", "KGroupedStream"): "take its updates and group them: to_stream().group_by('key').{}(…)",
+    ("KTable", "KGroupedTable"): "group the table first: group_by('key').{}(…)",
+    ("KGroupedTable", "KStream"): "write it behind an aggregate: count().to_stream().{}(…)",
+    ("KGroupedTable", "KTable"): "write it before group_by, or behind an aggregate: count().{}(…)",
+    (
+        "KGroupedTable",
+        "KGroupedStream",
+    ): "group the updates of the table: to_stream().group_by('key').{}(…)",
     ("KGroupedStream", "KStream"): "write it before group_by, or behind the aggregate: count().to_stream().{}(…)",
     ("KGroupedStream", "KTable"): "write it behind an aggregate: count().{}(…)",
     ("KGroupedStream", "WindowedKStream"): "give it windows first: windowed_by(TimeWindows('1 minute')).{}(…)",
@@ -155,6 +163,8 @@ _WAYS: Mapping[tuple[str, str], str] = {
     ("CogroupedKStream", "KTable"): "write it behind the aggregate: aggregate().{}(…)",
     ("WindowedCogroupedKStream", "KStream"): "write it behind the aggregate: aggregate().to_stream().{}(…)",
     ("WindowedCogroupedKStream", "KTable"): "write it behind the aggregate: aggregate().{}(…)",
+    ("GlobalKTable", "KStream"): f"{_ONLY_JOINED}. For {{}} read the topic as a stream",
+    ("GlobalKTable", "KTable"): f"{_ONLY_JOINED}. For {{}} read the topic as a table",
     ("Topology", "KStream"): "begin with a stream: topology.stream('topic', value=…).{}(…)",
     ("Topology", "KTable"): "begin with a table: topology.table('topic', value=…).{}(…)",
     ("Topology", "KGroupedStream"): "begin with a stream: topology.stream('topic', value=…).group_by('key').{}(…)",

@@ -217,7 +217,7 @@ def _find_key(application: Application, cluster: Cluster, key: str) -> list[Stor
                 spec.key_text(stored, quoted=False),
                 texts.of_topic(spec.name, record.value),
                 record.offset,
-                _time(record.timestamp),
+                time_text(record.timestamp),
                 application.key_label(spec.name, spec.application_key(stored)),
             )
             for (stored, partition), record in sorted(last.items())
@@ -317,7 +317,7 @@ def _shown(application: Application, spec: TopicSpec, record: Record, texts: _Te
     headers = list(_texts(record.headers))
     value = texts.of_topic(spec.name, record.value)
     label = "" if record.key is None else application.key_label(spec.name, spec.application_key(record.key))
-    return TopicRecord(record.partition, record.offset, _time(record.timestamp), key, value, headers, label)
+    return TopicRecord(record.partition, record.offset, time_text(record.timestamp), key, value, headers, label)
 
 
 def _contains(record: TopicRecord, text: str) -> bool:
@@ -385,7 +385,7 @@ def _dead_letter(record: Record, specs: Mapping[str, TopicSpec], texts: _Texts) 
     return DeadLetterView(
         partition=record.partition,
         offset=record.offset,
-        at=_time(record.timestamp),
+        at=time_text(record.timestamp),
         reason=headers.pop(letters.REASON, None) or "",
         task=headers.pop(letters.TASK, None) or "",
         origin=f"{topic}-{partition}@{offset}" if topic is not None else "",
@@ -407,7 +407,8 @@ def _raw_key(spec: TopicSpec, key: str) -> bytes | None:
         return None
 
 
-def _time(timestamp_ms: int) -> str:
+def time_text(timestamp_ms: int) -> str:
+    """Return a timestamp as ISO 8601 in UTC; as a number of ms where Python has no such year."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):  # It is beyond the years of Python.

@@ -155,7 +155,7 @@ def key_column(serde: Serde, field: str, values: pa.Array | Sequence[bytes | Non
         beyond = pc.greater(size, serde.max_bytes).fill_null(False)
         rejected |= dict.fromkeys(true_rows(beyond), too_large(serde.max_bytes))
         keys = pc.if_else(beyond, pa.scalar(None, pa.binary()), keys)
-    return KeyColumn(keys, rejected)
+    return KeyColumn(keys, rejected, decoded.fields)
 
 
 def true_rows(mask: pa.Array) -> list[int]:

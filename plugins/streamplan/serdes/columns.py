@@ -42,11 +42,13 @@ def reason_array(rejected: Mapping[int, str], rows: int) -> pa.Array:
 class KeyColumn:
     """The keys of a column of values.
 
-    ``keys``: binary array as long as the column, null where a record has no key; ``rejected``: row to reason.
+    ``keys``: binary array as long as the column, null where a record has no key; ``rejected``: row to reason;
+    ``fields``: what was read of the values, as in :class:`DecodedColumn`.
     """
 
     keys: pa.Array
     rejected: Mapping[int, str]
+    fields: pa.StructArray
 
     def counts(self) -> dict[bytes, int]:
         """The number of records of each key. Rejected records are in none of them."""

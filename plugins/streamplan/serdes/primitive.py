@@ -21,6 +21,7 @@ from streamplan.serdes.json import Json
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, WORDS, Undecodable, Value
+from streamplan.serdes.windowed import SessionWindowed, TimeWindowed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -394,7 +395,7 @@ class Bytes(Primitive[bytes]):
         return values
 
 
-KeySerde: TypeAlias = String | Integer | Long | Double | UUID | Bytes | Json[Any]
+KeySerde: TypeAlias = String | Integer | Long | Double | UUID | Bytes | Json[Any] | TimeWindowed | SessionWindowed
 """The serdes of keys."""
 
 STRING = String()
@@ -410,10 +411,13 @@ def key_serde_of_type(key_type: str) -> KeySerde:
     """Return the serde of keys that has a name.
 
     Args:
-        key_type: Its ``key_type``: one of :data:`KEY_SERDES`, or the type of a struct.
+        key_type: Its ``key_type``: one of :data:`KEY_SERDES`, the type of a struct, or that of a windowed serde.
     """
     if key_type in KEY_SERDES:
         return KEY_SERDES[key_type]
+    for kind in (TimeWindowed, SessionWindowed):
+        if key_type.startswith(f"{kind.__name__}("):
+            return kind(KEY_SERDES[key_type[len(kind.__name__) + 1 : -1]])  # type: ignore[arg-type]
     of_key = parse_type(key_type)
     assert isinstance(of_key, StructType), f"{key_type} names no serde of keys"
     return Json(", ".join(f"{name} {of_field}" for name, of_field in of_key.fields))

@@ -44,7 +44,7 @@ from streamplan.spark.session import generate_code, keep_checkpoints_cheaply
 from streamplan.spark.sink.owner import TaskOwner
 from streamplan.spark.sink.writers import identity
 from streamplan.spark.state.checkpoint import Checkpoint
-from streamplan.spark.state.recovery import checkpoints_of, prepare_checkpoint
+from streamplan.spark.state.recovery import checkpoints_of, continue_linked, prepare_checkpoint
 from streamplan.spark.status import Heartbeat
 
 _WATCH_SECONDS = 0.2
@@ -211,6 +211,7 @@ def run(
                 return start(query, failed.checkpoint)
 
             holds = _Holds(narrow, restart, progress.heartbeat, report)
+            checkpoints: dict[int, Checkpoint] = {}
             try:
                 for link in links(deployment):
                     before = planned[link.reader.id]
@@ -225,10 +226,13 @@ def run(
                             return progress
                         running.clear()
                         claimed = _claim(spark, deployment, ownership, report)
+                    apart, linked = before.beginning(claimed), both.beginning(claimed)
+                    continued = continue_linked(spark, deployment, ownership, claimed, apart, linked)
+                    if continued is not None:
+                        checkpoints[link.reader.id] = continued
                     planned[link.reader.id] = both
                     del planned[link.writer.id]
                 order = in_order_of_runs(pipeline.topology) if available_now else in_flow_order(pipeline.topology)
-                checkpoints: dict[int, Checkpoint] = {}
                 for subtopology in order:
                     if (query := planned.get(subtopology.id)) is None:
                         continue  # it is linked with the one that reads what it writes
@@ -294,7 +298,8 @@ def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
             for number, before in upstream.items():
                 if subscriber.id in before and number != responder.id:
                     before.add(responder.id)
-    return tuple(topology.subtopologies[number] for number in TopologicalSorter(upstream).static_order())
+    numbered = {subtopology.id: subtopology for subtopology in topology.subtopologies}
+    return tuple(numbered[number] for number in TopologicalSorter(upstream).static_order())
 
 
 def in_order_of_runs(topology: Topology) -> tuple[Subtopology, ...]:

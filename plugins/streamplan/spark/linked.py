@@ -1,7 +1,7 @@
-"""Two sub-topologies in one streaming query, where the second counts what the first writes (:class:`.LinkedPlan`).
+"""Two sub-topologies in one streaming query, where the second aggregates what the first writes (:class:`.LinkedPlan`).
 
 A micro-batch goes through both. Its records are written to the repartition topic in the transactions of the first
-sub-topology, as ever. Their counts by key go on through Spark's shuffle to the state of the second one, whose
+sub-topology, as ever. What is aggregated of them goes on through Spark's shuffle to the state of the second one, whose
 transactions follow when all those of the first one are committed: the position of each stream task is then the end of
 its partition. So the repartition topic has everything from which the second one can be restored, and is not read.
 
@@ -10,8 +10,7 @@ A micro-batch that runs again after a crash hands on all of its records, also th
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -19,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.kafka.task_ownership import ClaimedTasks
-from streamplan.model.linking import Link, links_of
+from streamplan.model.linking import Link, links_of_start
 from streamplan.model.processor_topology import Subtopology
 from streamplan.serdes.serde import Serde
 from streamplan.spark.deployment import Deployment
@@ -30,7 +29,7 @@ from streamplan.spark.query import MicroBatchReport, MicroBatchWriter, Query, Wr
 from streamplan.spark.sink.handed_on import TaskReports, handed_on_to
 from streamplan.spark.sink.owner import TaskOwner
 from streamplan.spark.sink.spec import HandedOnInput, TransactionSpec
-from streamplan.spark.sink.transaction import commit_empty
+from streamplan.spark.sink.transaction import KeptProducers, commit_empty
 from streamplan.spark.sink.writers import (
     BY_OWNER,
     MICRO_BATCH_OF_WRITER,
@@ -40,9 +39,6 @@ from streamplan.spark.sink.writers import (
 )
 from streamplan.spark.state.checkpoint import Checkpoint
 from streamplan.spark.state.recovery import Beginning
-
-LINKED = "STREAMPLAN_LINKED"
-"""With ``false`` in this variable each sub-topology has a query of its own."""
 
 
 @dataclass(frozen=True)
@@ -117,15 +113,19 @@ def link_queries(writer: Query, reader: Query, link: Link, schemas: Mapping[str,
         link: The two sub-topologies.
         schemas: The serdes of the repartition topics.
     """
-    plan = plan_linked(writer.deployment.pipeline, link, writer.plan, schemas)
-    return None if plan is None else LinkedQuery(reader.deployment, reader.subtopology, plan.reader, plan)
+    deployment = writer.deployment
+    records = deployment.micro_batch(reader.subtopology)  # less than those of the writer where windows overlap
+    if records < deployment.micro_batch(writer.subtopology):
+        deployment = replace(deployment, max_offsets=records)
+        spark = writer.plan.streaming.sparkSession
+        writer = plan_query(spark, deployment, writer.subtopology, schemas)
+    plan = plan_linked(deployment.pipeline, link, writer.plan, schemas)
+    return None if plan is None else LinkedQuery(deployment, reader.subtopology, plan.reader, plan)
 
 
 def links(deployment: Deployment) -> tuple[Link, ...]:
     """Return the sub-topologies of a deployment that are linked."""
-    if os.environ.get(LINKED, "true").lower() == "false" or deployment.until is not None:
-        return ()
-    return links_of(deployment.pipeline.topology)
+    return () if deployment.until is not None else links_of_start(deployment.pipeline.topology)
 
 
 class _LinkedWriter(MicroBatchWriter):
@@ -144,10 +144,8 @@ class _LinkedWriter(MicroBatchWriter):
         owner: TaskOwner,
     ) -> None:
         super().__init__(query, claimed, checkpoint, report, pacing, owner)
-        link, pipeline = query.link, query.deployment.pipeline
-        partitions = pipeline.partitions(link.reader)
-        self._link = link
-        first = Query(query.deployment, link.writer, query.linked.writer)
+        self._link = query.link
+        first = Query(query.deployment, query.link.writer, query.linked.writer)
         self._first = first.transaction_spec(claimed, checkpoint)
         spark = query.linked.writer.streaming.sparkSession
         self._reports = spark.sparkContext.accumulator({}, TaskReports())
@@ -155,7 +153,7 @@ class _LinkedWriter(MicroBatchWriter):
         handing = partial(
             handing_writer,
             row_format=query.linked.writer.row_format,
-            partitions=partitions,
+            hand_on=query.linked.hand_on,
             reports=self._reports,
             owner=owner.address,
         )
@@ -184,13 +182,25 @@ class _LinkedWriter(MicroBatchWriter):
                 run, written = self._write_in_workers(second, cached)
         before = [Written.of(task.row) for task in self._reports.value.values()]
         idle = first.partitions - {task.report.partition for task in before}
-        commit_empty(first, idle, self._kept if in_driver else None)
+        kept = self._kept if in_driver else None
+        commit_empty(first, idle, kept)
+        self._commit_unchanged(second, written, kept)
         self._share.note(records, sum(task.bytes for task in (*before, *written)))
         self._tell(self._link.writer, number, before, {})
         self._pacing.begin(self._link.reader.id)
         peeked = {name: dict(run.of(peek).get) for name, peek in self._query.plan.observations}
         self._tell(self._link.reader, number, written, peeked)
         self._pacing.rest(self._link.writer.id, number, more=records >= self._full)
+
+    def _commit_unchanged(self, spec: TransactionSpec, written: Sequence[Written], kept: KeptProducers | None) -> None:
+        """Commit the positions of stream tasks whose state no record has changed: all came too late for their window.
+
+        Workers are given a row of each stream task, and have done so.
+        """
+        computed = self._spec_of_computed(spec)
+        assert computed.handed_on is not None
+        assert computed.handed_on.tasks is not None
+        commit_empty(computed, computed.handed_on.tasks.keys() - {task.report.partition for task in written}, kept)
 
     def _spec_of_computed(self, spec: TransactionSpec) -> TransactionSpec:
         """See :meth:`MicroBatchWriter._spec_of_computed`. What was handed on is checked before it is committed."""

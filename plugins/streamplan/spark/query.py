@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -21,6 +22,7 @@ from streamplan.model.stages import stage_of
 from streamplan.model.start_point import OffsetMap
 from streamplan.serdes.serde import Serde
 from streamplan.spark.deployment import Deployment
+from streamplan.spark.global_tables import Reader, TableInKafka, tell_offsets
 from streamplan.spark.noted_records import NARROWED
 from streamplan.spark.pacing import Pacing
 from streamplan.spark.planning.compiled_plan import (
@@ -219,6 +221,9 @@ class MicroBatchWriter:
         self._codegen = AdaptiveCodegen()
         self._topics = query.deployment.pipeline.source_topics(query.reads)
         self._clock = _wall_clock(query, claimed, checkpoint)
+        self._global_topics = query.subtopology.global_topics
+        self._cluster = KafkaCluster(query.deployment.brokers)
+        self._reader = Reader(query.subtopology.id, str(uuid4()))
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
@@ -227,6 +232,8 @@ class MicroBatchWriter:
         if self._clock is not None:
             spec = self._clock.give_times(spec, self._query.topics)
             spark.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))  # for the state
+        if self._global_topics:
+            tell_offsets(spark, self._reader, self._cluster, self._global_topics)
         records = sum(until - first for first, until in spec.ranges.values())
         self._codegen.adjust(spark, records)
         in_driver = self._share.takes(records, len(spec.partitions))
@@ -416,5 +423,6 @@ def plan_query(
         )
 
     ticks = partial(read_ticks, spark, deployment.pipeline.partitions(subtopology))
-    plan = plan_subtopology(deployment.pipeline, subtopology, schemas, read, ticks)
+    read_table = TableInKafka(deployment.brokers)
+    plan = plan_subtopology(deployment.pipeline, subtopology, schemas, read, ticks, read_table)
     return Query(deployment, subtopology, plan)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka_types import Header, Record
 from streamplan.model.dead_letters import Origin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
 from streamplan.serdes.serde import Serde
+from streamplan.spark.global_tables import Reader, TableInKafka, tell_offsets
 from streamplan.spark.headers import headers_as_text, headers_from_text
 from streamplan.spark.planning.operators import read_source
 from streamplan.spark.planning.plan import outputs_of
@@ -47,6 +51,7 @@ def process_records(
     records: Sequence[tuple[Origin, Record]],
     *,
     acts: bool,
+    brokers: Brokers,
 ) -> dict[Origin, Results]:
     """Compute what a sub-topology without state makes of records. Nothing is written.
 
@@ -57,6 +62,7 @@ def process_records(
         schemas: The serdes of the repartition topics.
         records: The records, each with the topic, partition and offset that the plan sees.
         acts: Whether the functions of ``foreach`` and ``peek`` are called.
+        brokers: Have the global tables, whose newest rows are joined.
 
     Returns:
         The results of each record. A record that an operation leaves out has none.
@@ -64,6 +70,9 @@ def process_records(
     found: dict[Origin, Results] = {origin: Results([], []) for origin, _ in records}
     outputs = outputs_of(pipeline, subtopology)
     planner = plan_of(subtopology).planner(acts=acts)
+    if subtopology.global_topics:
+        planner.read_table = TableInKafka(brokers)
+        tell_offsets(spark, Reader(subtopology.id, str(uuid4())), KafkaCluster(brokers), subtopology.global_topics)
     raw = _raw(spark, records)
     for source in subtopology.sources:
         of_topic = raw.where(F.col("topic") == pipeline.topology.decorate(source.topic))

@@ -144,10 +144,11 @@ def stages_of(subtopology: Subtopology, topology: Topology) -> list[Subtopology]
         topology: The topology.
     """
     stages: list[Subtopology] = []
+    numbered = {each.id: each for each in topology.subtopologies}
 
     def add(each: Subtopology) -> None:
         for number in sorted(upstream_of(each, topology)):
-            add(topology.subtopologies[number])
+            add(numbered[number])
         if each not in stages:
             stages.append(each)
             if (responder := responder_of(each, topology)) is not None:

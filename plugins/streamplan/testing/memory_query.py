@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,16 +25,21 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka_types import Headers, TopicPartition
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.processor_topology import Source, Subtopology
+from streamplan.model.processor_topology import Processor, Source, Subtopology
 from streamplan.model.stages import stage_of
 from streamplan.serdes.serde import Serde
+from streamplan.spark.global_tables import Reader, TableInJob, TableRecord, tell_records
 from streamplan.spark.headers import as_base64, headers_as_text
 from streamplan.spark.planning.compiled_plan import batch_template, compile_batch_plan
 from streamplan.spark.planning.plan import plan_subtopology
+from streamplan.spark.planning.stages import plan_of
+from streamplan.spark.planning.stages.stage_plan import StoredState
 from streamplan.spark.session import SPARK_CONFIGS, generate_code
 from streamplan.spark.sink.spec import TransactionSpec
 from streamplan.spark.sink.writers import MICRO_BATCH, micro_batch_as_text, write_stream_tasks
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS
+from streamplan.spark.state.offset_log import LINES_BEFORE_SOURCES, OFFSETS
+from streamplan.spark.state.restore import as_stored
 from streamplan.testing.memory_output import MemoryOutput, WrittenRecord
 from streamplan.testing.prepared_plan import PreparedPlan
 
@@ -53,6 +59,9 @@ _LATE_WORKER = "Python worker failed to connect back"
 changes. Spark starts it while it plans a micro-batch, so that nothing of the micro-batch is done then."""
 
 _MAX_ATTEMPTS = 3
+
+_NOTHING_READ = "-"
+"""The offset of a source that was not read (Spark's class ``OffsetSeqLog``)."""
 
 _NO_BROKERS = Brokers("in-memory:0")
 """The specification of a transaction names brokers. Nobody asks these."""
@@ -96,7 +105,7 @@ class MemoryQuery(ABC):
         self._spark, self._pipeline, self.subtopology = spark, pipeline, subtopology
         self._records = records.withColumn("timestamp", F.timestamp_millis("timestamp")).select(*RAW_COLUMNS)
         self.topics = frozenset(pipeline.source_topics(subtopology))
-        self.plan = plan_subtopology(pipeline, subtopology, schemas, self._read, self._ticks)
+        self.plan = plan_subtopology(pipeline, subtopology, schemas, self._read, self._ticks, TableInJob())
         self._rows = compile_batch_plan(self.plan.batch, self.plan.collected)
         topology = pipeline.topology
         dead_letters = next(spec for spec in pipeline.topics() if spec.name == topology.dead_letter_topic)
@@ -112,6 +121,7 @@ class MemoryQuery(ABC):
             dead_letter_partitions=dead_letters.partitions,
         )
         self._written: list[WrittenRecord] = []
+        self._tables: tuple[Reader, Mapping[str, Sequence[TableRecord]]] = (Reader(subtopology.id, ""), {})
 
     @abstractmethod
     def start(self, directory: Path) -> None:
@@ -145,9 +155,31 @@ class MemoryQuery(ABC):
             ) from error
         return self._written
 
+    def set_tables(self, driver: str, records: Mapping[str, Sequence[TableRecord]]) -> None:
+        """Say what global tables have from now on.
+
+        Args:
+            driver: Names the driver.
+            records: All records by topic.
+        """
+        self._tables = Reader(self.subtopology.id, driver), records
+
+    def _tell_tables(self, spark: SparkSession) -> None:
+        """Let the jobs of this thread see the global tables."""
+        if self.subtopology.global_topics:
+            tell_records(spark, *self._tables)
+
     def window_bytes(self, record: WrittenRecord) -> int:
         """Return how many bytes of a key are those of its window, for a record of a topic that is no changelog."""
         return self.plan.outputs[record.output].partition_by.window_bytes if record.output >= 0 else 0
+
+    def fill(self, stored: Mapping[str, Sequence[SourceRecord]]) -> None:
+        """Put records into stores, before the first micro-batch.
+
+        Args:
+            stored: By the name of a store the records that its changelog would have.
+        """
+        raise AssertionError(f"sub-topology {self.subtopology.id} has no state")
 
     @abstractmethod
     def stop(self) -> None:
@@ -209,6 +241,7 @@ class StatelessQuery(MemoryQuery):
     def _process(self, records: Sequence[Mapping[str, Any]], spec: TransactionSpec) -> None:
         texts = self._line_end.splitAsStream("\n".join(map(json.dumps, records))).toList()
         dataset = self._spark._jsparkSession.createDataset(texts, self._text)
+        self._tell_tables(self._spark)
         self._write(self._prepared.run(DataFrame(dataset.toDF(), self._spark)), spec)
 
 
@@ -222,6 +255,7 @@ class StatefulQuery(MemoryQuery):
         micro_batches = DataFrame(self._source.toDF(), spark)
         records = micro_batches.select(F.inline(F.from_json("value", f"array<{_RECORD}>")))
         super().__init__(spark, pipeline, subtopology, schemas, records)
+        self._schemas = schemas
         self._prepared = PreparedPlan(self.plan.streaming, lambda batch: self._rows.run(batch).rows)
         self._query: StreamingQuery | None = None
         self._micro_batch = self._spec
@@ -235,6 +269,41 @@ class StatefulQuery(MemoryQuery):
         self._spark.conf.set(_PROVIDER, _MEMORY_PROVIDER if stage.is_native else SPARK_CONFIGS[_PROVIDER])
         self._source.reset()
         self._directory = directory
+        self._begin()
+
+    def fill(self, stored: Mapping[str, Sequence[SourceRecord]]) -> None:
+        """See :meth:`MemoryQuery.fill`. A query of its own leaves the state, as for a restoration."""
+        assert self._query is not None, "the query was not started"
+        self._query.processAllAvailable()  # from here on it knows its sources
+        jsq: Any = self._query._jsq
+        sources = jsq.streamingQuery().sources().size()
+        self.stop()
+        shutil.rmtree(self._directory)
+        source, stage = _memory_stream(self._spark), stage_of(self.subtopology)
+        texts = DataFrame(source.toDF(), self._spark)
+        rows = texts.select(F.inline(F.from_json("value", f"array<{_RECORD}>")))
+        rows = rows.withColumn("timestamp", F.timestamp_millis("timestamp"))
+
+        def of_store(node: Processor) -> DataFrame:
+            return as_stored(rows.where(F.col("topic") == F.lit(node.store)), stage.part_of(node))
+
+        of_stores = self.subtopology.as_stored()
+        restored = plan_of(of_stores).restored(StoredState(of_stores, self._schemas, of_store, {}))
+        query = (
+            restored.writeStream.outputMode("update")
+            .option("checkpointLocation", str(self._directory))
+            .foreachBatch(_discard)
+            .start()
+        )
+        records = [_fields(record._replace(topic=store)) for store, each in stored.items() for record in each]
+        source.addData(self._as_scala(self._list_of(json.dumps(records))))
+        query.processAllAvailable()
+        query.stop()
+        for offsets in (self._directory / OFFSETS).iterdir():
+            if offsets.name.isdigit():
+                head = offsets.read_text().splitlines()[:LINES_BEFORE_SOURCES]
+                offsets.with_name(f".{offsets.name}.crc").unlink(missing_ok=True)
+                offsets.write_text("\n".join([*head, *[_NOTHING_READ] * sources]))
         self._begin()
 
     def _begin(self) -> None:
@@ -274,6 +343,7 @@ class StatefulQuery(MemoryQuery):
         spec = replace(self._micro_batch, batch=number)
         self._micro_batch = self._spec
         batch.sparkSession.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))  # for the state
+        self._tell_tables(batch.sparkSession)
         self._write(self._prepared.run(batch), spec)
 
 
@@ -300,6 +370,10 @@ def prepare_session(spark: SparkSession) -> None:
     # One partition of the state is enough for few records, and each more costs a task in each micro-batch.
     spark.conf.set("spark.sql.shuffle.partitions", 1)
     generate_code(spark, False)  # compiling costs more than it gains
+
+
+def _discard(batch: DataFrame, number: int) -> None:
+    batch.write.format("noop").mode("overwrite").save()
 
 
 def _fields(record: SourceRecord) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pyspark.sql import SparkSession
 
@@ -30,6 +31,7 @@ from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import FIELD, KeySerde
 from streamplan.serdes.serde import Serde, Value
 from streamplan.spark.aggregator import in_order_of_runs
+from streamplan.spark.global_tables import TableRecord
 from streamplan.spark.wall_clock import IdleTasks
 from streamplan.testing.local_spark import as_tested, local_spark
 from streamplan.testing.memory_output import WrittenRecord
@@ -76,7 +78,10 @@ class TopologyTestDriver:
         }
         self._spark = local_spark(spark)
         self._queries = self._spark.take_queries(pipeline)
-        self._read_topics = frozenset(topic for query in self._queries for topic in query.topics)
+        global_topics = {topic for query in self._queries for topic in query.subtopology.global_topics}
+        self._read_topics = frozenset(topic for query in self._queries for topic in query.topics) | global_topics
+        self._global_tables: dict[str, list[TableRecord]] = {topic: [] for topic in global_topics}
+        self._name = str(uuid4())
         self._written = WrittenTopics(self._pipeline)
         self._next_offsets: dict[TopicPartition, int] = defaultdict(int)
         self._held: list[SourceRecord] | None = None
@@ -87,6 +92,10 @@ class TopologyTestDriver:
             for query in self._queries
             if (idle_ms := stage_of(query.subtopology).idle_ms) is not None
         }
+        self._begun: set[int] = set()
+        self._fillings: dict[int, dict[str, dict[tuple[int, bytes], SourceRecord]]] = defaultdict(
+            lambda: defaultdict(dict)
+        )
         self._wall_ms = self._now_ms
         self._directory: Path | None = Path(tempfile.mkdtemp(prefix="streamplan-test-"))
         self._failed = False
@@ -217,13 +226,15 @@ class TopologyTestDriver:
 
         A value is what the changelog has of it. For ``avg``, ``min_by`` and ``max_by`` that is more than the result.
 
+        ``driver.store("spent").put("ann", {"total": 7.5})`` fills the store before the first record.
+
         Args:
             name: The name of the store.
 
         Raises:
             Refused: The topology has no such store.
         """
-        return self._written.store(name, self.now.date())
+        return self._written.store(name, self.now.date(), partial(self._fill, name))
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
@@ -249,6 +260,43 @@ class TopologyTestDriver:
     ) -> None:
         self.close()
 
+    def _fill(self, store: str, key: Any, value: Any, at: Moment | None, partition: int | None) -> None:
+        """Put a value into a store; see :meth:`StoreContent.put`. The state is made when the first record comes."""
+        self._require_open()
+        changelog = self._written.changelog(store)
+        query, output = next(
+            (query, number)
+            for query in self._queries
+            for number, each in enumerate(query.plan.outputs)
+            if each.topic == changelog
+        )
+        if store not in stage_of(query.subtopology).stores:
+            raise Refused(
+                f"put into {store}: no operation reads it", remedy="Pipe the records that it is written from."
+            )
+        if query.subtopology.id in self._begun:
+            raise Refused(
+                f"put into {store}: sub-topology {query.subtopology.id} has processed a record",
+                remedy="Fill stores before the first record of a test.",
+            )
+        raw, stored_key, data = self._written.filled(store, key, value, query.plan.written[output])
+        count = self._pipeline.partitions(query.subtopology)
+        if partition is None:
+            partition = partition_for_key(raw, count)
+        elif not 0 <= partition < count:
+            raise Refused(f"partition {partition} of the store {store}", expected=f"0 to {count - 1}")
+        timestamp = self._now_ms if at is None else timestamp_ms(at, self.now.date())
+        rows = self._fillings[query.subtopology.id][store]
+        rows[partition, stored_key] = SourceRecord(store, partition, len(rows), stored_key, data, timestamp, ())
+
+    def _begin(self, query: MemoryQuery) -> None:
+        """Make the state that a test has put into the stores of a query."""
+        self._begun.add(query.subtopology.id)
+        if fillings := self._fillings.pop(query.subtopology.id, None):
+            query.fill({store: [*rows.values()] for store, rows in fillings.items()})
+            if times := self._wall_times(query):
+                query.run([], times)
+
     def _require_open(self) -> None:
         if self._directory is None or self._failed:
             state = "closed" if self._directory is None else "stopped by an error"
@@ -272,6 +320,7 @@ class TopologyTestDriver:
         arrived: dict[str, list[SourceRecord]] = defaultdict(list)
         for record in records:
             arrived[record.topic].append(record)
+            self._take_row(record)
         by_number = {query.subtopology.id: query for query in self._queries}
         for subtopology in in_order_of_runs(self._pipeline.topology):
             query = by_number[subtopology.id]
@@ -284,12 +333,23 @@ class TopologyTestDriver:
                 times |= self._wall_times(query)
             if not taken and not times:
                 continue
+            if query.subtopology.id not in self._begun:
+                self._begin(query)
             for written in self._run(query, taken, times):
                 self._written.append(written, query.window_bytes(written), query.plan.written.get(written.output))
                 if written.topic in self._read_topics:
                     arrived[written.topic].append(self._appended(*written[1:]))
+                    self._take_row(arrived[written.topic][-1])
+
+    def _take_row(self, record: SourceRecord) -> None:
+        """Add the record of a global table to it."""
+        if record.topic in self._global_tables:
+            row = TableRecord(record.partition, record.offset, record.key, record.value)
+            self._global_tables[record.topic].append(row)
 
     def _run(self, query: MemoryQuery, records: list[SourceRecord], times: Mapping[int, int]) -> list[WrittenRecord]:
+        if topics := query.subtopology.global_topics:
+            query.set_tables(self._name, {topic: self._global_tables[topic] for topic in topics})
         try:
             return query.run(records, times)
         except StreamplanError:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
-from typing import Any
+from datetime import date, datetime
+from typing import Any, TypeAlias
 
 from streamplan.errors import Refused
 from streamplan.model.dead_letters import REASON, TASK, parse_origin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.windows import (
+    SEQUENCE_NUMBER_BYTES,
     STORED_SESSION_BYTES,
+    STORED_WINDOW_BYTES,
     TIME_AND_SIDE_BYTES,
     WINDOW_START_BYTES,
     parse_stored_session,
@@ -21,7 +24,7 @@ from streamplan.model.windows import (
 )
 from streamplan.serdes.json_documents import parse_plain
 from streamplan.serdes.json_keys import KeyFields
-from streamplan.serdes.moments import as_datetime
+from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import FIELD, KeySerde, Primitive, String, key_serde_of_type
 from streamplan.serdes.serde import Serde, Undecodable
 from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
@@ -30,8 +33,11 @@ from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stream_stream_join import WAITING
 from streamplan.spark.sink.spec import DEAD_LETTER
 from streamplan.testing.memory_output import WrittenRecord
-from streamplan.testing.moments import timestamp_ms
+from streamplan.testing.moments import Moment, timestamp_ms
 from streamplan.testing.records import DeadLetter, Key, PlainKey, SessionKey, TestRecord, WindowedKey
+
+Filling: TypeAlias = "Callable[[Any, Any, Moment | None, int | None], None]"
+"""Puts a value into a store: key, value, time and partition, as :meth:`StoreContent.put` takes them."""
 
 
 @dataclass(frozen=True, eq=False)  # a mapping is equal to a dict of the same content
@@ -45,15 +51,37 @@ class StoreContent(Mapping[Key, Any]):
     name: str
     values_by_key: Mapping[Key, Any]
     day: date
+    filling: Filling
 
-    def __getitem__(self, key: Any) -> Any:
+    def put(self, key: Any, value: Any, *, at: Moment | None = None, partition: int | None = None) -> None:
+        """Put a value into the store before the test: no record has come yet that this store is asked for.
+
+        Example: ``driver.store("spent").put("ann", {"total": 7.5})``,
+        ``driver.store("views").put(("DE", "12:00"), 3)``
+
+        Args:
+            key: As for a look-up.
+            value: What the changelog has: a dict, the number of a count, or what the serde of the store writes.
+            at: The time of the record in the changelog; see :meth:`TopologyTestDriver.pipe`.
+            partition: The stream task whose store it is; by default that of the key.
+
+        Raises:
+            Refused: The store cannot hold that, or its sub-topology has processed a record.
+        """
+        self.filling(self._found(key), value, at, partition)
+
+    def _found(self, key: Any) -> Any:
         found = KeyFields(key) if isinstance(key, dict) else key
-        if isinstance(key, tuple):
+        if isinstance(key, tuple) and not isinstance(key, WindowedKey | SessionKey):
             name, *moments = key
             if isinstance(name, dict):
                 name = KeyFields(name)
             bounds = [as_datetime(timestamp_ms(moment, self.day)) for moment in moments]
             found = SessionKey(name, *bounds) if len(bounds) > 1 else WindowedKey(name, *bounds)
+        return found
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self._found(key)
         try:
             return self.values_by_key[found]
         except KeyError:
@@ -136,12 +164,58 @@ class WrittenTopics:
             )
         return self._new.pop(name, [])
 
-    def store(self, name: str, day: date) -> StoreContent:
-        """Return what a store holds; see :meth:`TopologyTestDriver.store`."""
-        if name not in self._changelogs:
+    def store(self, name: str, day: date, filling: Filling) -> StoreContent:
+        """Return what a store holds; see :meth:`TopologyTestDriver.store`.
+
+        Args:
+            name: The name of the store.
+            day: That of times which say none.
+            filling: Puts a value into the store.
+        """
+        return StoreContent(name, dict(self._stored[self.changelog(name)]), day, filling)
+
+    def changelog(self, store: str) -> str:
+        """Return the changelog of a store. Raises Refused where there is no such store."""
+        if store not in self._changelogs:
             known = ", ".join(sorted(self._changelogs)) or "none"
-            raise Refused(f"store {name!r}", expected=f"a store of {self._pipeline.name}: {known}")
-        return StoreContent(name, dict(self._stored[self._changelogs[name]]), day)
+            raise Refused(f"store {store!r}", expected=f"a store of {self._pipeline.name}: {known}")
+        return self._changelogs[store]
+
+    def filled(self, store: str, key: Any, value: Any, frame: RecordFrame) -> tuple[bytes, bytes, bytes]:
+        """Note a value that a test puts into a store.
+
+        Args:
+            store: The name of the store.
+            key: Its key, with its window.
+            value: The value.
+            frame: What is known of the records of its changelog.
+
+        Returns:
+            The key in bytes without its window; the key, and the value, as the changelog has them.
+
+        Raises:
+            Refused: The store cannot hold that.
+        """
+        changelog, subject = self._changelogs[store], f"put into {store}"
+        if changelog in self._waiting or self._is_combined[changelog] or frame.keeps_duplicates:
+            raise Refused(f"{subject}: the records of a join wait in it", remedy="Pipe the records that are joined.")
+        plain, suffix = key, b""
+        size = self._window_bytes[changelog]
+        windows = {0: "a plain key", STORED_WINDOW_BYTES: "(key, start)", STORED_SESSION_BYTES: "(key, start, end)"}
+        given = {WindowedKey: STORED_WINDOW_BYTES, SessionKey: STORED_SESSION_BYTES}.get(type(key), 0)
+        if given != size:
+            raise Refused(f"{subject}: the key {key!r}", expected=windows.get(size, "a plain key"))
+        if isinstance(key, WindowedKey):
+            plain, suffix = key.key, _big_endian(key.start) + bytes(SEQUENCE_NUMBER_BYTES)
+        elif isinstance(key, SessionKey):
+            plain, suffix = key.key, _big_endian(key.end) + _big_endian(key.start)
+        try:
+            raw = plain if isinstance(plain, bytes) else frame.key_serde.write_key(plain)
+        except ValueError as error:
+            raise Refused(f"{subject}: the key {key!r}", expected=f"one of {frame.key_serde.name}") from error
+        data = _stored_value(subject, frame, value)
+        self._stored[changelog][key] = _value(frame, data)
+        return raw, raw + suffix, data
 
 
 def _key(serde: KeySerde, key: bytes | None, window_bytes: int) -> Key:
@@ -190,6 +264,27 @@ def _value(frame: RecordFrame, data: bytes | None) -> Any:
         return parse_plain(data)
     fields = frame.serde.decode(data)
     return fields[FIELD] if is_primitive(frame.serde) else fields
+
+
+def _stored_value(subject: str, frame: RecordFrame, value: Any) -> bytes:
+    """Return the bytes of a value in a changelog: what :func:`_value` reads. Raises Refused where it has no such."""
+    if isinstance(value, bytes):
+        return value
+    encoding = frame.format if frame.value_is_raw else "json"
+    if encoding == "count":
+        if not isinstance(value, int):
+            raise Refused(f"{subject}: the value {value!r}", expected="a number")
+        return value.to_bytes(8, "big", signed=True)
+    if encoding == "json" or frame.serde is None:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    try:
+        return frame.serde.encode({FIELD: value} if is_primitive(frame.serde) else value)
+    except (TypeError, ValueError) as error:
+        raise Refused(f"{subject}: the value {value!r}", expected=f"a value of {frame.serde!r}") from error
+
+
+def _big_endian(moment: datetime) -> bytes:
+    return as_milliseconds(moment).to_bytes(8, "big", signed=True)
 
 
 def _value_of_waiting(data: bytes) -> Any:

@@ -341,3 +341,39 @@ def test_the_command_processes_dead_letters_in_a_spark_of_its_own(
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         for future in admin.delete_topics([spec.name for spec in ORDERS.topics()]).values():
             future.exception(120)
+
+
+def test_a_record_whose_row_could_not_be_read_is_processed_again_with_the_new_row(
+    bootstrap_servers: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    made = Application(bootstrap_servers, tmp_path, spark)
+    prices = f"{made.name}-prices"
+    topology = Topology(made.name)
+    table = topology.global_table(prices, value=Json("price bigint"))
+    orders = topology.stream(made.orders, value=Json("id string, product string"))
+    orders.join(table, {"id": "id", "price": "table.price"}, key="product").to(made.paid)
+    pipeline = Pipeline(made.name, topology, "", {made.orders: 2, made.paid: 2, prices: 3}, _NO_TEST_DATA)
+    apply_topics(made.brokers, pipeline)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
+
+    def produce(topic: str, key: str, value: bytes) -> None:
+        producer.produce(topic, value, key)
+        assert producer.flush(120) == 0
+
+    try:
+        produce(prices, "hat", b"no JSON")
+        produce(prices, "cap", b'{"price": 1}')
+        produce(made.orders, "ann", b'{"id": "1", "product": "hat"}')
+        produce(made.orders, "ann", b'{"id": "2", "product": "cap"}')
+        made.drain(pipeline)
+        (letter,) = made.letters(pipeline)
+        assert letter.reason.startswith(f"its row, {prices}-")
+        assert {group.verdict: group.letters for group in made.plan(pipeline).groups} == {Verdict.REJECTED: 1}
+        produce(prices, "hat", b'{"price": 7}')
+        plan = made.plan(pipeline)
+        assert {group.verdict: group.letters for group in plan.groups} == {Verdict.PROCESSED: 1}
+        made.redrive(pipeline, plan)
+        written = [json.loads(message.value()) for message in read_committed(bootstrap_servers, made.paid)]
+        assert sorted(written, key=str) == [{"id": "1", "price": 7}, {"id": "2", "price": 1}]
+    finally:
+        made.close(pipeline)

@@ -16,7 +16,15 @@ import pytest
 from streamplan.errors import Refused
 from streamplan.local.jars import KAFKA_STREAMS
 from streamplan.model.copartitioning import resolve_partition_counts
-from streamplan.model.kstream import BranchedKStream, CogroupedKStream, KGroupedStream, KStream, KTable, WindowedKStream
+from streamplan.model.kstream import (
+    BranchedKStream,
+    CogroupedKStream,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
+    KTable,
+    WindowedKStream,
+)
 from streamplan.model.partitioner import murmur2, partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import CHANGELOG_CONFIGS, REPARTITION_CONFIGS, windowed_changelog_configs
@@ -25,7 +33,19 @@ from streamplan.model.topology import Topology
 from tests.support.examples import PIPELINES
 from tests.support.kafka_streams import STREAMS, collection, java
 from tests.support.soak import seeds
-from tests.support.topologies import CASES, OF_TABLES, WINDOWS, WITH_COGROUP, Steps, drawn, ours, parse, refusal, theirs
+from tests.support.topologies import (
+    CASES,
+    OF_TABLES,
+    WINDOWS,
+    WITH_COGROUP,
+    WITH_GLOBAL_TABLES,
+    Steps,
+    drawn,
+    ours,
+    parse,
+    refusal,
+    theirs,
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +72,10 @@ def our_refusal(steps: Steps) -> str:
 # -- topologies by hand
 
 
-@pytest.mark.parametrize("text", [*CASES.values(), *OF_TABLES.values()], ids=[*CASES, *OF_TABLES])
+DESCRIBED = {**CASES, **OF_TABLES, **WITH_GLOBAL_TABLES}
+
+
+@pytest.mark.parametrize("text", DESCRIBED.values(), ids=DESCRIBED)
 def test_describe_is_what_the_library_prints(jvm: Any, text: str) -> None:
     topology = ours(parse(text))
     assert topology.faults == ()
@@ -64,18 +87,21 @@ def test_a_topology_of_nothing_is_described_as_by_the_library(jvm: Any) -> None:
 
 
 def test_every_operation_is_compared() -> None:
-    steps = {step.word for text in (*CASES.values(), *OF_TABLES.values()) for step in parse(text)}
+    steps = {step.word for text in DESCRIBED.values() for step in parse(text)}
     compared = {
         "peek" if word == "peek_with" else word for word in steps - {"the_branch"}
     }  # words of these texts alone
     known = {
         word
-        for kind in (Topology, KStream, BranchedKStream, KGroupedStream, WindowedKStream, CogroupedKStream, KTable)
+        for kind in (
+            *(Topology, KStream, BranchedKStream, KGroupedStream, WindowedKStream, CogroupedKStream, KTable),
+            KGroupedTable,
+        )
         for word, found in vars(kind).items()
         if inspect.isfunction(found) and not word.startswith("_")
     }
-    others = {"decorate", "changelog_topic", "describe", "materialize", "with_schemas", "with_sink_topics", "suppress"}
-    others |= {"through", "no_default_branch", "sends_old_values"}  # refused; without a node of their own
+    others = {"decorate", "changelog_topic", "describe", "materialize", "with_schemas", "with_sink_topics"}
+    others |= {"through", "no_default_branch"}  # refused; without a node of their own
     assert compared == known - others
 
 

@@ -31,6 +31,7 @@ from streamplan.model.acls import AclEntry, Role, required_acls
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, order
+from streamplan.queries import open_queries
 from streamplan.reports.sink_offsets import read_sink_offsets
 from streamplan.settings import Settings
 from streamplan.spark.recount.recount import recount
@@ -111,6 +112,10 @@ class Secured:
         reset = Resetter(self.pipeline, brokers, self.settings)
         reset.apply(reset.observe().written())
 
+    def ask(self, brokers: Brokers) -> None:
+        with open_queries(self.pipeline, brokers) as queries:
+            assert sum(count for _, count in queries.key_value_store("totals").all()) == self.counted()
+
     def delete_all(self) -> None:
         """As before the first deployment."""
         delete_group(self.brokers.super_user, self.pipeline.topology.application_id)
@@ -143,6 +148,7 @@ ACTIONS: dict[Role, Callable[[Secured, Brokers], None]] = {
     Role.AGGREGATOR: Secured.aggregate,
     Role.CHECKS: Secured.check,
     Role.DEPLOYER: Secured.deploy,
+    Role.QUERIES: Secured.ask,
 }
 
 

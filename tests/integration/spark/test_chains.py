@@ -212,6 +212,63 @@ def test_a_reduction_and_the_table_that_it_is_joined_with_are_restored_and_go_on
     assert len(begun) == (2 if tried.restoring else 0), tried.lines
 
 
+@pytest.mark.parametrize(
+    "tried", [False, pytest.param(True, marks=pytest.mark.soak)], indirect=True, ids=["continued", "restored"]
+)
+def test_a_count_that_is_merged_with_its_stream_comes_behind_the_records(tried: Tried) -> None:
+    """What they are merged to is aggregated, too. A rejected record is dead-lettered once, on whichever way it came."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    counts = sales.group_by_key().count(store="sold").to_stream().map_values({"n": "count"})
+    merged = counts.merge(sales.filter("amount > 1").map_values({"n": "10 * amount"}))
+    merged.to(tried.named("out"))
+    merged.group_by_key().aggregate({"n": "sum(n)"}, store="sums")
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 2), 1), ("b", sale("x", 4), 1), ("a", b"{", 1)])
+    tried.drain()
+    tried.produce("sales", [("a", sale("x", 8), 5), (None, sale("x", 16), 5)])
+    tried.drain()
+    written: dict[Any, list[int]] = {}
+    for message in tried.read(tried.named("out")):
+        written.setdefault(message.key(), []).append(json.loads(message.value())["n"])
+    assert written == {b"a": [20, 2, 80, 3], b"b": [40, 1], None: [160]}
+    assert tried.store("sums") == {"a": {"n": 105}, "b": {"n": 41}}
+    reasons = [reason for _, reason in tried.dead_letters()]
+    assert (len(reasons), reasons.count("the key is null")) == (3, 2), reasons
+    rows = list(recount(tried.spark, tried.pipeline, cluster(tried), Brokers(tried.bootstrap_servers)))
+    assert [row for row in rows if not row.agrees] == []
+    untold = [row.subject for row in rows if "not compared" in row.subject]
+    assert untold != []
+    assert not any("sold-changelog" in subject or f"{tried.name}-out" in subject for subject in untold)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_states_beside_a_join_by_a_foreign_key_and_behind_it_go_on(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    carriers = topology.table(named("carriers"), value=Json("name string"), store="carriers")
+    shipments = topology.table(named("shipments"), value=Json("carrier string, weight int"), store="shipments")
+    joined = shipments.left_join(carriers, {"weight": "weight", "name": "table.name"}, foreign_key="carrier")
+    joined.to_stream().group_by_key().aggregate({"names": "count(name)", "n": "count(*)"}, store="updates")
+    shipments.to_stream().group_by_key().count(store="changes")
+    carriers.to_stream().group_by_key().reduce(max_by="name", store="greatest")
+    tried.create_topics()
+    tried.produce("carriers", [("c0", {"name": "Ann"}, 1)])
+    tried.produce("shipments", [("s0", {"carrier": "c0", "weight": 1}, 2), ("s1", {"carrier": "c1", "weight": 2}, 3)])
+    tried.drain()
+    tried.produce("carriers", [("c1", {"name": "Eve"}, 10), ("c0", {"name": "Al"}, 11)])
+    tried.drain()
+    tried.produce("shipments", [("s0", {"carrier": "c1", "weight": 3}, 20), ("gone", None, 21)])
+    tried.drain()
+    assert tried.store("updates") == {"s0": {"names": 3, "n": 3}, "s1": {"names": 1, "n": 2}}
+    assert values(tried, "changes") == {"s0": [1, 2], "s1": [1]}
+    assert tried.store("greatest") == {"c0": {"name": "Ann"}, "c1": {"name": "Eve"}}
+    assert tried.dead_letters() == []
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (4 if tried.restoring else 0), tried.lines
+    rows = list(recount(tried.spark, tried.pipeline, cluster(tried), Brokers(tried.bootstrap_servers)))
+    assert [row for row in rows if not row.agrees] == []
+
+
 def without_nulls(records: list[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:
     return sorted(
         ((key, {name: field for name, field in value.items() if field is not None}) for key, value in records), key=repr

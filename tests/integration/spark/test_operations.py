@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,8 +19,16 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.operations import StreamJoin
 from streamplan.model.partitioner import partition_for_key
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import (
+    CalendarWindows,
+    JoinWindows,
+    OnWindowClose,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+)
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Long
 from streamplan.serdes.subscriptions import parse_combined_key
 from streamplan.spark.recount.recount import recount
 from streamplan.spark.state import restore
@@ -410,6 +419,72 @@ def test_windows_that_hop(tried: Tried) -> None:
     assert {key: (value["total"], value["best"]) for key, value in written.items()} == expected
 
 
+@restored
+def test_days_of_a_time_zone_and_windows_with_an_offset(tried: Tried) -> None:
+    zone, sales = ZoneInfo("Asia/Kolkata"), tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    days = sales.windowed_by(CalendarWindows("1 day", time_zone="Asia/Kolkata", grace="2 days"))
+    days.aggregate({"total": "sum(amount)", "best": "max_by(shop, amount)"}, store="days")
+    hours = sales.windowed_by(TimeWindows("1 hour", grace="2 days", offset="15 minutes"))
+    hours.count(store="hours")
+    tried.create_topics()
+    sold = [("k", sale(f"s{n}", n), second) for n, second in enumerate((-86_400, -43_200, 0, -3600, 3600, -50_000))]
+    for begin in (0, 4):
+        tried.produce("sales", sold[begin : begin + 4])
+        tried.drain()
+    totals: dict[bytes, tuple[int, str]] = {}
+    counts: dict[bytes, int] = {}
+    for key, value, second in sold:
+        at = EPOCH + 1000 * second
+        date = datetime.fromtimestamp(at / 1000, zone).date()
+        midnight = round(datetime.combine(date, time(), zone).timestamp()) * 1000
+        day = key.encode() + midnight.to_bytes(8, "big") + bytes(4)
+        totals[day] = totals.get(day, (0, ""))[0] + value["amount"], value["shop"]  # the amounts grow
+        hour = key.encode() + ((at - 900_000) // 3_600_000 * 3_600_000 + 900_000).to_bytes(8, "big") + bytes(4)
+        counts[hour] = counts.get(hour, 0) + 1
+    changelog = {m.key(): json.loads(m.value()) for m in tried.read(tried.topology.changelog_topic("days"))}
+    assert {key: (value["total"], value["best"]["value"]) for key, value in changelog.items()} == totals
+    changelog = {m.key(): m.value() for m in tried.read(tried.topology.changelog_topic("hours"))}
+    assert changelog == {key: big_endian(count) for key, count in counts.items()}
+    assert_recounted(tried)
+
+
+@restored
+def test_sliding_windows(tried: Tried) -> None:
+    """One ends at each record, and one begins behind each record that another one follows. Both ends belong to it."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    sliding = sales.windowed_by(SlidingWindows("1 minute", grace="1 hour"))
+    sliding.aggregate({"total": "sum(amount)", "best": "max_by(shop, amount)"}, store="sliding")
+    final = sales.windowed_by(SlidingWindows("1 minute", grace="1 minute")).emit_strategy(OnWindowClose())
+    final.count(store="final").to_stream().to(tried.named("out"))
+    tried.create_topics()
+    sold = [("k", sale(f"s{n}", n), second) for n, second in enumerate((0, 30, 60, 20, 61, 121, 300))]
+    for begin, end in ((0, 3), (3, 5), (5, 7)):
+        tried.produce("sales", sold[begin:end])
+        tried.drain()
+    windows = {}
+    for at in (1000 * second for *_, second in sold):
+        for start in (at - MINUTE, at + 1):
+            if within := [value for _, value, second in sold if start <= 1000 * second <= start + MINUTE]:
+                windows[start] = within
+    keys = {start: b"k" + (EPOCH + start).to_bytes(8, "big") for start in windows}
+    changelog = {m.key(): json.loads(m.value()) for m in tried.read(tried.topology.changelog_topic("sliding"))}
+    assert {key: (value["total"], value["best"]["value"]) for key, value in changelog.items()} == {
+        keys[start] + bytes(4): (sum(value["amount"] for value in within), within[-1]["shop"])  # the amounts grow
+        for start, within in windows.items()
+    }
+    closed = [start for start in sorted(windows) if start + MINUTE < 240_000]
+    written = [(m.key(), m.value()) for m in tried.read(tried.named("out"))]
+    assert written == [(keys[start], big_endian(len(windows[start]))) for start in closed]
+    assert_recounted(tried)
+
+
+def assert_recounted(tried: Tried) -> None:
+    brokers = Brokers(tried.bootstrap_servers)
+    rows = recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
+    assert rows
+    assert [row for row in rows if not row.agrees] == []
+
+
 @pytest.mark.soak
 def test_sessions(tried: Tried) -> None:
     """Records come late: one brings two sessions together, one is within a session, and one is too late."""
@@ -578,6 +653,89 @@ def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
     tried.drain()
     assert len(tried.read(tried.named("joined"))) == before + 1
     assert tried.records("large")[-1] == ("x", {"shop": "x", "amount": 600, "city": "Gent"})
+
+
+def test_a_global_table_is_joined_by_any_key_whatever_its_partitions(tried: Tried) -> None:
+    """Rows are those when a micro-batch begins: of all partitions, the newest of each key, deleted ones left out."""
+    topology, named = tried.topology, tried.named
+    products = topology.global_table(named("products"), value=Json("price bigint"), key_serde=Long())
+    sales = topology.stream(named("sales"), value=Json("product bigint, amount bigint"))
+    value = {"product": "product", "cost": "amount * table.price"}
+    priced = sales.join(products, value, key="product")
+    priced.to(named("priced"))
+    sales.left_join(products, value, key="product").filter("cost is null").to(named("unknown"))
+    priced.group_by("product", key_serde=Long()).aggregate({"cost": "sum(cost)"}, store="costs")
+    tried.partition_counts[named("products")] = 3
+    tried.create_topics()
+
+    def sell(*sold: tuple[str | None, int | None, int]) -> None:
+        tried.produce("sales", [(key, {"product": product, "amount": n}, n) for key, product, n in sold])
+        tried.drain()
+
+    def row(product: int) -> bytes:
+        return product.to_bytes(8, "big")
+
+    tried.produce("products", [(row(n), {"price": 10 * n}, 500) for n in range(1, 8)])
+    tried.produce("products", [(row(1), {"price": 11}, 400), (row(2), None, 600), (row(7), b"no JSON", 700)])
+    sell(("a", 1, 1), ("a", 2, 2), ("b", 3, 3), (None, 4, 4), ("c", None, 5), ("c", 99, 6), ("d", 7, 7))
+    first = [("a", {"product": 1, "cost": 11}), ("b", {"product": 3, "cost": 90}), (None, {"product": 4, "cost": 160})]
+    assert tried.records("priced") == sorted(first, key=repr)
+    assert Counter(str(value.get("product")) for _, value in tried.records("unknown")) == Counter(["2", "None", "99"])
+    assert [topic for topic, _ in tried.dead_letters()] == ["sales"] * 2  # of each join
+    assert all(reason.endswith(": the value is not JSON") for _, reason in tried.dead_letters())
+    tried.produce("products", [(row(2), {"price": 5}, 1), (row(3), {"price": 1}, 1), (row(7), {"price": 2}, 1)])
+    tried.drain()
+    assert len(tried.records("priced")) == 3  # a row alone gives nothing
+    sell(("a", 2, 8), ("b", 3, 9))
+    costs = {m.key(): json.loads(m.value()) for m in tried.read(topology.changelog_topic("costs"))}
+    assert costs == {row(1): {"cost": 11}, row(2): {"cost": 40}, row(3): {"cost": 99}, row(4): {"cost": 160}}
+    brokers = Brokers(tried.bootstrap_servers)
+    cluster = KafkaCluster(brokers)
+    assert named("products") not in cluster.committed_offsets(topology.application_id)
+    rows = recount(tried.spark, tried.pipeline, cluster, brokers)
+    assert [row for row in rows if not row.agrees] == []
+    assert any(topology.changelog_topic("costs") in row.subject for row in rows)
+
+
+@restored
+def test_a_micro_batch_that_meets_other_rows_when_it_runs_again_writes_nothing_twice(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    products = topology.global_table(named("products"), value=Json("price bigint"))
+    topology.stream(named("sales"), value=SALE).join(products, {"price": "table.price"}, key="shop").to(named("priced"))
+    tried.create_topics()
+    tried.restoring = False
+    tried.produce("products", [("x", {"price": 1}, 1)])
+    tried.produce("sales", [("a", sale("x", 1), 1), ("b", sale("x", 1), 2), ("c", sale("y", 1), 2)])
+    tried.drain()
+    tried.run_last_again(1)
+    tried.produce("products", [("x", {"price": 2}, 1), ("y", {"price": 3}, 1)])
+    tried.produce("sales", [("d", sale("x", 2), 3)])
+    tried.drain()
+    assert tried.records("priced") == [("a", {"price": 1}), ("b", {"price": 1}), ("d", {"price": 2})]
+
+
+@restored
+def test_a_state_behind_a_global_table_is_that_of_its_changelog_when_a_micro_batch_runs_again(tried: Tried) -> None:
+    """The micro-batch is committed, and Spark does not know it. Its state would be made of other rows."""
+    topology, named = tried.topology, tried.named
+    products = topology.global_table(named("products"), value=Json("price bigint"))
+    priced = topology.stream(named("sales"), value=SALE).join(products, {"price": "table.price"}, key="shop")
+    priced.group_by_key().aggregate({"spent": "sum(price)"}, store="spent")
+    tried.create_topics()
+    tried.restoring = False
+    tried.produce("products", [("x", {"price": 1}, 1)])
+    tried.produce("sales", [("a", sale("x", 1), 1), ("b", sale("x", 1), 2), ("a", sale("x", 1), 3)])
+    tried.drain()
+    tried.run_last_again(1)
+    tried.produce("products", [("x", {"price": 100}, 1)])
+    tried.produce("sales", [("a", sale("x", 2), 4)])
+    tried.drain()
+    assert tried.store("spent") == {"a": {"spent": 102}, "b": {"spent": 1}}
+    assert any("would meet other rows" in line for line in tried.lines)
+    tried.run_last_again(1)
+    tried.produce("sales", [("b", sale("x", 2), 5)])
+    tried.drain()
+    assert tried.store("spent") == {"a": {"spent": 102}, "b": {"spent": 101}}
 
 
 @pytest.mark.soak
@@ -839,6 +997,48 @@ def test_many_rows_of_a_key_wait_for_the_stream(tried: Tried) -> None:
     assert tried.records("sold") == sorted(sold, key=repr)
     returned = [("x", {"amount": n} | ({"city": f"c{n // 10}"} if n >= 0 else {})) for n in range(-5, 500, 5)]
     assert tried.records("returned") == sorted(returned, key=repr)
+
+
+@restored
+def test_groups_of_a_table_and_filters_of_aggregates_go_on_from_what_there_was(tried: Tried) -> None:
+    """Each state that has old values is restored from the store of its table."""
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string, size bigint"), store="shops")
+    grouped = shops.filter("size > 0").map_values({"city": "city", "size": "2 * size"}).group_by("city", name="by-city")
+    grouped.count(store="shops-per-city").filter("count > 0").to_stream().to(named("cities"))
+    grouped.aggregate(
+        lambda: {"total": 0},
+        lambda city, shop, total: {"total": total.total + shop.size},
+        lambda city, shop, total: {"total": total.total - shop.size},
+        schema="total bigint",
+        store="sizes",
+    )
+    sales = topology.stream(named("sales"), value=SALE).group_by_key()
+    counts = sales.aggregate({"sold": "sum(amount)", "mean": "avg(amount)"}, store="sold")
+    counts.filter("mean > 2").to_stream().to(named("often"))
+    counts.map_values({"sold": "sold"}).group_by("sold").count(store="keys-per-sum")
+    tried.create_topics()
+    tried.produce("shops", [("a", {"city": "Lyon", "size": 1}, 1), ("b", {"city": "Lyon", "size": 2}, 2)])
+    tried.produce("shops", [("c", {"city": "Paris", "size": 4}, 3), ("d", {"city": "Nice", "size": 0}, 4)])
+    tried.produce("sales", [("x", sale("x", 2), 1), ("y", sale("y", 2), 2), ("z", sale("z", 9), 3)])
+    tried.drain()
+    tried.produce("shops", [("a", {"city": "Paris", "size": 3}, 5), ("b", None, 6), ("none", None, 7)])
+    tried.produce("sales", [("x", sale("x", 4), 4), ("z", sale("z", -8), 5), ("y", sale("y", 0), 6)])
+    tried.drain()
+    tried.produce("shops", [("a", {"city": "Paris", "size": 5}, 8), ("d", {"city": "Nice", "size": 1}, 9)])
+    tried.drain()
+
+    def counted(store: str) -> dict[bytes, int]:
+        return {m.key(): int.from_bytes(m.value(), "big") for m in tried.read(topology.changelog_topic(store))}
+
+    assert counted("shops-per-city") == {b"Lyon": 0, b"Paris": 2, b"Nice": 1}
+    assert tried.store("sizes") == {"Lyon": {"total": 0}, "Paris": {"total": 18}, "Nice": {"total": 2}}
+    cities = {m.key(): m.value() for m in tried.read(named("cities"))}
+    assert cities == {b"Lyon": None, b"Paris": big_endian(2), b"Nice": big_endian(1)}
+    assert counted("keys-per-sum") == {b"2": 1, b"6": 1, b"9": 0, b"1": 1}
+    often = [(key, value and value["mean"]) for key, value in tried.records("often")]
+    assert often == [("x", 3.0), ("z", None), ("z", 9.0)]
+    assert tried.dead_letters() == []
 
 
 @restored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.processor import KeyValueStore, Processor, Record
+from streamplan.model.windows import OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.primitive import Long
 from streamplan.spark.recount.recount import recount
 from streamplan.spark.session import generate_code
@@ -200,4 +202,81 @@ def test_aggregates_of_functions_over_several_micro_batches(tried: Tried) -> Non
     line = sold.__code__.co_firstlineno + 2
     divided = f"{__name__}.sold raised ZeroDivisionError in line {line}: float division by zero"
     assert tried.dead_letters() == sorted([("sales", divided), ("sales", "the key is null")])
+    assert disagreeing(tried) == []
+
+
+def paid_for(key: str, sale: Any, aggregate: Any) -> dict[str, Any] | None:
+    """Depends on the order of the records. A sale that is not paid deletes. One of nothing fails."""
+    shops = [*aggregate.shops, sale.shop]
+    mean = sale.weight / sale.amount
+    return {"total": aggregate.total + sale.amount, "mean": mean, "shops": shops} if sale.paid else None
+
+
+def in_turn(old: Any, new: Any) -> dict[str, Any]:
+    return {**vars(new), "shop": old.shop + new.shop, "amount": old.amount + new.amount}
+
+
+def latest_paid(old: Any, new: Any) -> Any:
+    return new if new.paid else None
+
+
+def times_of(key: bytes, times: int) -> tuple[str, list[int]]:
+    """A key, and the times behind it in seconds after the epoch of the tests."""
+    parts = [key[len(key) - 8 * place :][:8] for place in range(times, 0, -1)]
+    return key[: -8 * times].decode(), [(int.from_bytes(part, "big") - EPOCH) // 1000 for part in parts]
+
+
+@pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
+def test_functions_aggregate_windows_and_sessions(tried: Tried) -> None:
+    """What fails is a dead letter, and changes no window. A final result is passed once, also after a restore."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    hopping = sales.windowed_by(TimeWindows("2 minutes", grace="10 minutes", advance="1 minute"))
+    hops = hopping.aggregate(nothing, paid_for, schema="total bigint, mean double, shops array<string>", store="hops")
+    hops.to_stream().to(tried.named("out"))
+    sessions = sales.windowed_by(SessionWindows("45 seconds", grace="10 minutes")).reduce(in_turn, store="sessions")
+    sessions.to_stream().to(tried.named("visits"))
+    windowed = sales.windowed_by(TimeWindows("1 minute", grace="10 seconds")).emit_strategy(OnWindowClose())
+    windowed.reduce(latest_paid, store="final").to_stream().to(tried.named("closed"))
+    tried.create_topics()
+
+    def written(topic: str, times: int = 1) -> list[tuple[str, list[int], Any]]:
+        found = [(times_of(m.key(), times), m.value()) for m in tried.read(topic)]
+        return [(*key, value and json.loads(value)) for key, value in found]
+
+    def last(store: str, times: int = 1) -> dict[tuple[int, ...], Any]:
+        found = tried.read(tried.topology.changelog_topic(store))
+        keys = [m.key() if times == 2 else m.key()[:-4] for m in found]
+        return {
+            tuple(times_of(key, times)[1]): m.value() and json.loads(m.value())
+            for key, m in zip(keys, found, strict=True)
+        }
+
+    def total(amount: int, mean: float, *shops: str) -> dict[str, Any]:
+        return {"total": amount, "mean": mean, "shops": [*shops]}
+
+    tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("yy", 4), 61), ("a", sale("z", 0), 62)])
+    tried.drain()
+    first = [
+        ("a", [-60], total(1, 1.5, "x")),
+        ("a", [0], total(5, 0.375, "x", "yy")),
+        ("a", [60], total(4, 0.375, "yy")),
+    ]
+    assert sorted(written(tried.named("out")), key=repr) == sorted(first, key=repr)
+    assert last("sessions", 2) == {(0, 0): sale("x", 1), (62, 61): sale("yyz", 4)}
+    unpaid = [("a", sale("v", 3, paid=False), 130), ("a", sale("u", 1, paid=False), 131)]
+    tried.produce("sales", [("a", sale("w", 2), 30), *unpaid])
+    tried.drain()
+    assert last("hops") == {(-60,): total(3, 0.75, "x", "w"), (0,): total(7, 0.75, "x", "yy", "w"), (60,): None}
+    visits = {(0, 0): None, (62, 61): None, (62, 0): sale("xyyzw", 7), (131, 130): sale("vu", 4, paid=False)}
+    assert last("sessions", 2) == visits
+    closed = [("a", [0], sale("w", 2)), ("a", [60], sale("z", 0))]
+    assert written(tried.named("closed")) == closed
+    assert last("final") == {(0,): sale("w", 2), (60,): sale("z", 0), (120,): None}
+    tried.produce("sales", [("a", sale("q", 5), 400)])
+    tried.drain()
+    assert written(tried.named("closed")) == closed, "the window that a function has deleted has no result"
+    assert last("hops")[360,] == last("hops")[300,] == total(5, 0.3, "q")
+    line = paid_for.__code__.co_firstlineno + 3
+    divided = f"{__name__}.paid_for raised ZeroDivisionError in line {line}: float division by zero"
+    assert tried.dead_letters() == [("sales", divided)]
     assert disagreeing(tried) == []

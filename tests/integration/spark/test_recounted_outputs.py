@@ -9,7 +9,9 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -24,7 +26,7 @@ from streamplan.maintenance.reset import Resetter
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import CalendarWindows, JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.reports.sink_offsets import SinkOffsets, read_sink_offsets
 from streamplan.serdes.json import Json
 from streamplan.serdes.subscriptions import Instruction, Subscription, combined_key, value_hash
@@ -482,6 +484,35 @@ def test_each_window_of_those_that_overlap_is_compared(declared: Declare) -> Non
     write(AT, 1)
     assert f"{changelog}: key a" in app.wrong()  # the window that began a minute earlier is missing
     write(AT - MINUTE, 2)
+    assert app.wrong() == ""
+
+
+def per_day_of_tokyo(topology: Topology, source: str, sink: str) -> None:
+    days = CalendarWindows("1 day", time_zone="Asia/Tokyo", grace="1 day")
+    best = topology.stream(source, value=Json("n int, by int")).group_by_key().windowed_by(days)
+    best.aggregate({"best": "max_by(n, by)"}, store="best").to_stream().to(sink)
+
+
+@pytest.mark.soak
+def test_each_day_of_a_time_zone_is_compared(declared: Declare) -> None:
+    """Of two records with the same greatest value either is right."""
+    app = declared(per_day_of_tokyo)
+    before = AT - 24 * 60 * MINUTE
+    app.write(app.source, (b"a", b'{"n": 1, "by": 5}', before), (b"a", b'{"n": 2, "by": 5}', AT))
+    app.write(app.source, (b"a", b'{"n": 3, "by": 5}', AT))
+    changelog = app.pipeline.topology.changelog_topic("best")
+    partition = next(number for number, end in app.ends(app.source).items() if end)
+
+    def write(at: int, kept: int) -> None:
+        date = datetime.fromtimestamp(at / 1000, ZoneInfo("Asia/Tokyo")).date()
+        begin = round(datetime.combine(date, datetime.min.time(), ZoneInfo("Asia/Tokyo")).timestamp()) * 1000
+        value = b'{"best":{"value":%d,"by":5}}' % kept
+        app.write(changelog, (b"a" + begin.to_bytes(8, "big") + bytes(4), value, at), partition=partition)
+        app.write(app.sink, (b"a" + begin.to_bytes(8, "big"), b'{"best":%d}' % kept, at), partition=partition)
+
+    write(AT, 3)
+    assert f"{changelog}: key a" in app.wrong()  # the day before is missing
+    write(before, 1)
     assert app.wrong() == ""
 
 

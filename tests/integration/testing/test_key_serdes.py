@@ -24,6 +24,7 @@ from streamplan.serdes.json import Json
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.primitive import KEY_SERDES, UUID, Bytes, Double, Integer, KeySerde, Long, String
 from streamplan.serdes.serde import Undecodable
+from streamplan.serdes.windowed import SessionWindowed, TimeWindowed, Windowed
 from streamplan.spark.planning.keys import key_fault, read_key, write_key
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey
 
@@ -44,10 +45,14 @@ READ = (
     *(b'{"s":"\\u001F","n":1}', b'{"s":"\\u001f","n":1}', b'{"s":"\\/","n":1}', b'{"s":"\\ud800","n":1}'),
     json.dumps({"s": 'ä "\\ / \n\t\u2028\x7f\U0001f600', "n": -1}, separators=(",", ":"), ensure_ascii=False).encode(),
 )
+READ = (*READ, *(key + struct.pack(">qq", 7, -1) for key in (b"", bytes(8), ONE.encode(), b"\xff")))
 FIELDS = Json("s string, n int")
 
 
-@pytest.mark.parametrize("serde", [*KEY_SERDES.values(), FIELDS], ids=lambda serde: serde.name)
+WINDOWED = [TimeWindowed(Long()), TimeWindowed(Bytes()), SessionWindowed(UUID()), SessionWindowed(Double())]
+
+
+@pytest.mark.parametrize("serde", [*KEY_SERDES.values(), FIELDS, *WINDOWED], ids=lambda serde: serde.name)
 def test_expressions_read_and_write_a_key_as_its_serde_does(spark: SparkSession, serde: KeySerde) -> None:
     data = F.col("key")
     rows = spark.createDataFrame([(key,) for key in (*READ, None)], "key binary")
@@ -69,9 +74,14 @@ def test_expressions_read_and_write_a_key_as_its_serde_does(spark: SparkSession,
             continue
         assert reason is None
         if not isinstance(serde, String):  # the text of such a key holds its bytes as they are
-            found = found.asDict() if isinstance(serde, Json) else found
-            assert repr(bytes(found) if isinstance(serde, Bytes) else found) == repr(expected)
+            found = found.asDict() if isinstance(serde, Json | Windowed) else found
+            found = {name: plain(part) for name, part in found.items()} if isinstance(found, dict) else plain(found)
+            assert repr(found) == repr(expected)
         assert bytes(written) == serde.write_key(expected)
+
+
+def plain(key: Any) -> Any:
+    return bytes(key) if isinstance(key, bytearray) else key
 
 
 def reading(serde: KeySerde, data: bytes) -> tuple[Any, str | None]:
@@ -101,6 +111,12 @@ SERDES = [
             Keys(Double(), "double", -0.1, 1e300),
             Keys(UUID(), "string", ONE, OTHER),
             Keys(Bytes(), "string", b"\xff\x00", b"one", "cast(n as binary)"),
+            Keys(
+                TimeWindowed(String()),
+                "struct<key: string, start: bigint>",
+                {"key": "ä", "start": BEGIN},
+                {"key": "b", "start": 0},
+            ),
         ]
     ),
 ]
@@ -140,10 +156,15 @@ class TheirKeys:
         self._jvm, self._bytes = jvm, library.bytes
         names = {"Bytes": "ByteArray"}
         name = "String" if isinstance(keys.serde, Json) else keys.serde.name
-        serde = getattr(library.serdes, names.get(name, name))()
+        is_windowed = isinstance(keys.serde, TimeWindowed)
+        serde = library.serdes.String() if is_windowed else getattr(library.serdes, names.get(name, name))()
         self.key_of = jvm.java.util.UUID.fromString if isinstance(keys.serde, UUID) else lambda key: key
         if isinstance(keys.serde, Json):
             self.key_of = compact
+        if is_windowed:
+            kstream = jvm.org.apache.kafka.streams.kstream
+            serde, window = kstream.WindowedSerdes.TimeWindowedSerde(serde, 60_000), kstream.internals.TimeWindow
+            self.key_of = lambda key: kstream.Windowed(key["key"], window(key["start"], key["start"] + 60_000))
 
         def fields(value: Any) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(bytes(value))
@@ -297,6 +318,32 @@ def test_expressions_and_functions_see_a_key_in_its_type(spark: SparkSession) ->
                 driver.pipe("a", {"s": "x"}, key=key)
         assert [(each.key, each.value) for each in driver.output("expressions")] == [(6, {"k": 7})]
         assert [(each.key, each.value) for each in driver.output("functions")] == [("6", {"k": 6}), ("7", {"k": 7})]
+
+
+def test_a_key_with_a_window_lies_where_its_key_belongs(spark: SparkSession) -> None:
+    """In a topic that is written, as with the library's ``WindowedStreamPartitioner``. All bytes count in between."""
+    topology = Topology("windowed")
+    counts = topology.stream("a", value=Json("s string"), key_serde=TimeWindowed(String()))
+    counts.to("same")
+    counts.select_key("struct(s as key, record.key.start as start)", key_serde=TimeWindowed(String())).to("other")
+    counts.select_key("struct(s as key, 1 as start, 2 as end)", key_serde=SessionWindowed(String())).to("sessions")
+    counts.select_key("struct(s as key, 5 as start)", key_serde=TimeWindowed(String())).repartition(name="through")
+    topics = dict.fromkeys(("a", "same", "other", "sessions"), 3)
+    with TopologyTestDriver(Pipeline("windowed", topology, "", topics), spark=spark) as driver:
+        with driver.micro_batch():
+            for n in range(6):
+                driver.pipe("a", {"s": f"s{n}"}, key={"key": f"k{n}", "start": 60_000 * n})
+        through = "windowed-through-repartition"
+        written = {topic: driver.output(topic) for topic in ("same", "other", "sessions", through)}
+        assert driver.dead_letters == []
+    assert [record.key for record in written["same"]] == [{"key": f"k{n}", "start": 60_000 * n} for n in range(6)]
+    for topic, records in written.items():
+        assert len(records) == 6
+        for record in records:
+            key = record.key["key"].encode()
+            if topic == through:
+                key += (5).to_bytes(8, "big")
+            assert record.partition == partition_for_key(key, 3)
 
 
 def next_key(record: Any) -> dict[str, int]:

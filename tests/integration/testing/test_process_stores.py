@@ -25,12 +25,13 @@ from streamplan.model.processor import (
     Processor,
     ProcessorContext,
     Record,
+    SessionStore,
     WindowStore,
 )
 from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long, String
-from streamplan.testing import TestRecord, TopologyTestDriver, WindowedKey
+from streamplan.testing import SessionKey, TestRecord, TopologyTestDriver, WindowedKey
 
 from tests.support.kafka_streams import STREAMS, properties, strings
 from tests.support.streams_library import Callback, Library, java_with_callbacks, raw
@@ -39,6 +40,7 @@ APPLICATION = "words"
 BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 RETENTION, SIZE = timedelta(minutes=3), timedelta(minutes=1)
 RULES, COUNTS = KeyValueStore(String(), Long()), KeyValueStore(String(), Json("n bigint, last string"))
+VISITS = SessionStore(String(), Long(), retention=RETENTION)
 RECENT = WindowStore(Long(), Long(), retention=RETENTION, size=SIZE)
 
 
@@ -54,7 +56,7 @@ class Lines(Processor):
     def init(self, context: ProcessorContext) -> None:
         self.context = context
         self.rules, self.counts = context.get_state_store("rules"), context.get_state_store("counts")
-        self.recent = context.get_state_store("recent")
+        self.recent, self.visits = context.get_state_store("recent"), context.get_state_store("visits")
         context.schedule("10 seconds", STREAM_TIME, self.by_stream_time)
         context.schedule("30 seconds", WALL_CLOCK_TIME, self.by_wall_clock)
 
@@ -63,6 +65,7 @@ class Lines(Processor):
             before = self.counts.get(word)
             self.counts.put(word, {"n": 1 + (0 if before is None else before.n), "last": record.key})
             self.recent.put(len(word), 1 + (self.recent.fetch(len(word), record.timestamp) or 0), record.timestamp)
+        self.visit(str(record.key), record.timestamp)
         since = record.timestamp - timedelta(minutes=2)
         seen = [(ms(start), n) for start, n in self.recent.fetch(1, since, record.timestamp)]
         later = record.timestamp + timedelta(seconds=1)
@@ -72,6 +75,15 @@ class Lines(Processor):
             if limit is not None and count.n > limit:
                 self.counts.delete(word)
                 self.context.forward({"text": f"{word} {count.n}"})
+
+    def visit(self, key: str, at: datetime) -> None:
+        begin, end, n, gap = at, at, 1, timedelta(seconds=30)
+        for session, before in self.visits.find_sessions(key, at - gap, at + gap):
+            self.visits.remove(key, session.start, session.end)
+            begin, end, n = min(begin, session.start), max(end, session.end), n + before
+        self.visits.put(key, n, begin, end)
+        known = [(ms(session.start), ms(session.end), before) for session, before in self.visits.fetch(key)]
+        self.context.forward({"text": f"{known} {self.visits.fetch_session(key, begin, end)}"}, key="visits")
 
     def by_stream_time(self, now: datetime) -> None:
         for word, count in self.counts.all():
@@ -104,7 +116,7 @@ def ours() -> Pipeline:
     rules = topology.stream("rules", value=Json("n bigint"))
     rules.process(Rules, stores={"rules": RULES})
     lines = topology.stream("lines", value=Json("line string"))
-    stores = {"rules": RULES, "counts": COUNTS, "recent": RECENT}
+    stores = {"rules": RULES, "counts": COUNTS, "recent": RECENT, "visits": VISITS}
     lines.process(Lines, stores=stores, schema="text string").to("found")
     return Pipeline(APPLICATION, topology, "Words.", {"lines": 1, "rules": 1, "found": 1})
 
@@ -118,6 +130,7 @@ class LibraryLines:
     def init(self, context: Any) -> None:
         self._context = context
         self._rules, self._counts, self._recent = map(context.getStateStore, ("rules", "counts", "recent"))
+        self._visits = context.getStateStore("visits")
         types = self._jvm.org.apache.kafka.streams.processor.PunctuationType
         for seconds, punctuation, call in (
             (10, types.STREAM_TIME, self._by_stream_time),
@@ -136,6 +149,7 @@ class LibraryLines:
             self._counts.put(word.encode(), json.dumps({"n": n, **last}, separators=(",", ":")).encode())
             seen = raw(self._recent.fetch(long(len(word)), self._long(at)))
             self._recent.put(long(len(word)), long(1 + (0 if seen is None else number(seen))), self._long(at))
+        self._visit(str(None if key is None else key.decode()).encode(), at, record.headers())
         windows = entries(self._recent.fetch(long(1), self._long(at - 120_000), self._long(at)))
         found = [(int(start), number(value)) for start, value in windows]
         headers = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
@@ -147,6 +161,22 @@ class LibraryLines:
             if limit is not None and n > number(limit):
                 self._counts.delete(word)
                 self._forward(key, f"{bytes(word).decode()} {n}", at, record.headers())
+
+    def _visit(self, key: bytes, at: int, headers: Any) -> None:
+        kstream = self._jvm.org.apache.kafka.streams.kstream
+        window = kstream.internals.SessionWindow
+        begin, end, n = at, at, 1
+        for session, value in entries(self._visits.findSessions(key, self._long(at - 30_000), self._long(at + 30_000))):
+            start, last = int(session.window().start()), int(session.window().end())
+            self._visits.remove(kstream.Windowed(key, window(self._long(start), self._long(last))))
+            begin, end, n = min(begin, start), max(end, last), n + number(value)
+        self._visits.put(kstream.Windowed(key, window(self._long(begin), self._long(end))), long(n))
+        known = [
+            (int(session.window().start()), int(session.window().end()), number(value))
+            for session, value in entries(self._visits.fetch(key))
+        ]
+        one = number(self._visits.fetchSession(key, self._long(begin), self._long(end)))
+        self._forward(b"visits", f"{known} {one}", at, headers)
 
     def _by_stream_time(self, now: int) -> None:
         for word, value in entries(self._counts.all()):
@@ -212,10 +242,14 @@ class LibraryDriver:
         durations = (millis(each // timedelta(milliseconds=1)) for each in (RETENTION, SIZE))
         windows = stores.persistentWindowStore("recent", *durations, False)
         builder.addStateStore(stores.windowStoreBuilder(windows, self._bytes, self._bytes))
+        visits = stores.persistentSessionStore("visits", millis(RETENTION // timedelta(milliseconds=1)))
+        builder.addStateStore(stores.sessionStoreBuilder(visits, self._bytes, self._bytes))
         consumed = library.option("Consumed", "with", self._bytes, self._bytes)
         builder.stream("rules", consumed).process(self._supplier(LibraryRules), strings(jvm, ["rules"]))
         lines = builder.stream("lines", consumed)
-        found = lines.process(self._supplier(lambda: LibraryLines(jvm)), strings(jvm, ["rules", "counts", "recent"]))
+        found = lines.process(
+            self._supplier(lambda: LibraryLines(jvm)), strings(jvm, ["rules", "counts", "recent", "visits"])
+        )
         found.to("found", library.option("Produced", "with", self._bytes, self._bytes))
         built = builder.build()
         self.description = built.describe().toString()
@@ -268,6 +302,8 @@ def key_bytes(key: Any) -> bytes | None:
     match key:
         case None:
             return None
+        case SessionKey():
+            return str(key.key).encode() + long(ms(key.end)) + long(ms(key.start))
         case WindowedKey():
             return long(key.key) + long(ms(key.start)) + bytes(4)
     return str(key).encode()
@@ -320,7 +356,7 @@ def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_li
                 mine, its = [in_bytes(each) for each in driver.output("found")], library.output("found")
                 assert mine == its, f"turn {turn}"
                 written += len(its)
-                for store in ("rules", "counts", "recent"):
+                for store in ("rules", "counts", "recent", "visits"):
                     changelog = f"{APPLICATION}-{store}-changelog"
                     changed = [in_bytes(each) for each in driver.output(changelog)]
                     assert last_of_each_key(changed) == last_of_each_key(library.output(changelog)), f"turn {turn}"

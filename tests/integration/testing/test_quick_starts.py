@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.unnamed import unnamed
 from streamplan.pipelines import fraud
+from streamplan.queries.answers import OPERATIONS
+from streamplan.queries.store_form import changelogs_of, forms_of
 from streamplan.testing import TopologyTestDriver
 
 from tests.support.wheel import CLONE
@@ -27,11 +29,12 @@ BLOCK = re.compile(r"^    from streamplan import .*\n(?:    .*\n|\n(?=    |\n))*
 ROW = re.compile(r"^\| \[(.+)]\(#.+\) \| (\d+) \| (\d+) \|$", re.M)
 
 WORD_COUNT = "Kafka Streams: word count"
+QUERIES = "Kafka Streams: interactive queries"
 PAGE_VIEWS = "Faust: page views"
 SPLIT = "Quix Streams: split messages"
 ANOMALIES = "Quix Streams: anomaly detection"
 PURCHASES = "Quix Streams: purchase filtering"
-TITLES = (WORD_COUNT, PAGE_VIEWS, SPLIT, ANOMALIES, PURCHASES)
+TITLES = (WORD_COUNT, QUERIES, PAGE_VIEWS, SPLIT, ANOMALIES, PURCHASES)
 
 NOON_MS = 1_767_268_800_000
 """2026-01-01T12:00:00Z"""
@@ -87,6 +90,29 @@ def test_word_count(drive: Drive) -> None:
         assert sorted(updates) == sorted((word, counts[word]) for word in {*words})
     assert driver.store("counts") == counts
     assert driver.dead_letters == []
+
+
+def test_interactive_queries(drive: Drive) -> None:
+    """The words of each minute are in both stores, which can be asked with the operations that the page names."""
+    driver = drive(QUERIES)
+    counts, by_minute = Counter[str](), Counter[tuple[str, int]]()
+    with driver.micro_batch():
+        for minute, line in enumerate(("hello kafka streams", "all streams lead to kafka", "join kafka summit")):
+            driver.pipe("TextLinesTopic", line, at=NOON_MS + minute * 60_000)
+            counts.update(line.split())
+            by_minute.update((word, minute) for word in line.split())
+    assert driver.store("word-count") == counts
+    windows = {(key.key, (key.start.timestamp() * 1000 - NOON_MS) // 60_000): n for key, n in stored(driver)}
+    assert windows == by_minute
+    forms = forms_of(pipeline_of(QUERIES), dict.fromkeys(changelogs_of(pipeline_of(QUERIES)).values(), 3))
+    section = PAGE.read_text().split(f"## {QUERIES}")[1].split("\n## ")[0]
+    asked = re.findall(r"`/stores/([a-z-]+)/([a-z_]+)", section)
+    assert len(asked) == 5
+    assert all(operation in OPERATIONS[forms[store].kind] for store, operation in asked if operation != "partition")
+
+
+def stored(driver: TopologyTestDriver) -> list[tuple[Any, int]]:
+    return [*driver.store("windowed-word-count").items()]
 
 
 def test_page_views(drive: Drive) -> None:

@@ -21,8 +21,9 @@ from streamplan.model.functions import arrow_batch
 from streamplan.model.operations import OuterJoinSide, StoreForJoin
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor import KeyValueStore, Processor, ProcessorContext, Record
 from streamplan.model.topology import Topology
-from streamplan.model.windows import OnWindowClose, TimeWindows
+from streamplan.model.windows import OnWindowClose, SessionWindows, TimeWindows
 from streamplan.pipelines.alerts import PIPELINE as ALERTS
 from streamplan.pipelines.enriched import PIPELINE as ENRICHED
 from streamplan.pipelines.orders import PIPELINE as ORDERS
@@ -639,3 +640,71 @@ def test_a_function_for_what_it_does_may_stop_the_application(drive: Drive) -> N
     driver = drive(sales(lambda topology, read: read.foreach(refuse, on_error="stop")))
     with pytest.raises(StreamplanError):
         driver.pipe("sales", {"shop": "north", "amount": 1}, key="k")
+
+
+def test_a_store_is_filled_before_the_first_record(drive: Drive) -> None:
+    """Counts, aggregates, windows, sessions and tables, in sub-topologies with one state and with several."""
+
+    def declare(topology: Topology, stream: Any) -> None:
+        shops = stream.group_by("shop", name="by-shop")
+        shops.count(store="counts")
+        windowed = shops.windowed_by(TimeWindows("1 minute", grace="1 hour"))
+        windowed.aggregate({"mean": "avg(amount)"}, store="means")
+        shops.windowed_by(SessionWindows("1 minute", grace="1 hour")).count(store="visits")
+        rates = topology.table("rates", value=Json("rate bigint"), store="rates")
+        stream.join(rates, {"amount": "amount * table.rate"}, name="rated").to("rated")
+
+    driver = drive(sales(declare, rates=2, rated=2))
+    driver.store("counts").put("x", 41)
+    driver.store("means").put(("x", "12:00"), {"mean": {"sum": 10, "count": 4}})
+    driver.store("visits").put(("x", "11:59:30", "11:59:40"), 3)
+    driver.store("rates").put("ann", {"rate": 5}, at="11:00")
+    assert driver.store("counts")["x"] == 41
+    assert driver.store("means")["x", "12:00"] == {"mean": {"sum": 10, "count": 4}}
+    driver.pipe("sales", {"shop": "x", "amount": 20}, key="ann", at="12:00:10")
+    assert driver.store("counts") == {"x": 42}
+    assert driver.store("means")["x", "12:00"] == {"mean": {"sum": 30, "count": 5}}
+    assert driver.store("visits")["x", "11:59:30", "12:00:10"] == 4
+    assert [record.value for record in driver.output("rated")] == [{"amount": 100}]
+    with pytest.raises(Refused, match=r"put into counts: sub-topology \d has processed a record"):
+        driver.store("counts").put("y", 1)
+
+
+def test_the_stores_of_classes_and_functions_are_filled(drive: Drive) -> None:
+    class Spent(Processor):
+        def init(self, context: ProcessorContext) -> None:
+            self.context, self.totals = context, context.get_state_store("totals")
+
+        def process(self, record: Record) -> None:
+            total = (self.totals.get(record.value.shop) or 0) + record.value.amount
+            self.totals.put(record.value.shop, total)
+            self.context.forward({"total": total, "shops": sum(1 for _ in self.totals.all())})
+
+    def declare(topology: Topology, stream: Any) -> None:
+        stores = {"totals": KeyValueStore(String(), Long())}
+        stream.process(Spent, stores=stores, schema="total bigint, shops int").to("spent")
+        grouped = stream.group_by("shop", name="by-shop")
+        grouped.reduce(lambda old, new: old if old.amount > new.amount else new, store="largest")
+
+    driver = drive(sales(declare, spent=2))
+    driver.store("totals").put("x", 7)
+    driver.store("totals").put("y", 1, partition=partition_for_key(b"ann", 2))
+    driver.store("largest").put("x", {"shop": "x", "amount": 90})
+    driver.pipe("sales", {"shop": "x", "amount": 20}, key="ann", partition=partition_for_key(b"x", 2))
+    assert driver.store("totals")["x"] == 27
+    assert driver.store("largest")["x"] == {"shop": "x", "amount": 90}
+
+
+PUTS: dict[str, Callable[[TopologyTestDriver], None]] = {
+    r"store 'none': expected a store of orders: .*": lambda driver: driver.store("none").put("a", 1),
+    r"the value 'one': expected a number": lambda driver: driver.store(ORDERS_STORE).put("a", "one"),
+    r"the key WindowedKey.*: expected a plain key": lambda driver: driver.store(ORDERS_STORE).put(("a", "12:00"), 1),
+    r"partition 9 of the store .*: expected 0 to 1": lambda driver: driver.store(ORDERS_STORE).put("a", 1, partition=9),
+}
+ORDERS_STORE = "orders-products-quantities"
+
+
+@pytest.mark.parametrize("message", PUTS)
+def test_what_a_store_cannot_hold_is_refused(drive: Drive, message: str) -> None:
+    with pytest.raises(Refused, match=message):
+        PUTS[message](drive(ORDERS))

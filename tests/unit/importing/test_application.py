@@ -374,21 +374,28 @@ Topologies:
 
 
 def test_operations_behind_one_that_the_language_does_not_have_are_listed() -> None:
-    """Of ``stream.toTable()``, joined by a foreign key."""
-    imported = import_application("my-app", BY_FOREIGN_KEY)
+    """Of a transformer whose store is joined by a foreign key."""
+    imported = import_application("my-app", BY_FOREIGN_KEY.replace("TOTABLE", "TRANSFORM"))
     assert not imported.is_verified
     told = missing(imported)
-    assert told["KSTREAM-TOTABLE-0000000001"].endswith("read that with Topology.table().")
+    assert told["KSTREAM-TRANSFORM-0000000001"].endswith("use map_values(), map() or flat_map() instead.")
     assert told["KTABLE-FK-JOIN-OUTPUT-0000000018"].startswith(
         "It goes on from an operation that the language does not"
     )
     assert told["number 2"] == (
-        "no node has it: 2 is that of KSTREAM-TOTABLE-STATE-STORE-0000000002, a store of an operation that the "
+        "no node has it: 2 is that of KSTREAM-TRANSFORM-STATE-STORE-0000000002, a store of an operation that the "
         "language does not have"
     )
 
 
-def test_a_table_that_the_language_does_not_make_is_no_aggregate() -> None:
+def test_streams_as_tables_that_a_foreign_key_joins_are_written_and_refused() -> None:
+    imported = import_application("my-app", BY_FOREIGN_KEY)
+    assert imported.text.count(".to_table()") == 2
+    assert imported.differences == []
+    assert "by a foreign key with this table being the result of to_table" in imported.refusal
+
+
+def test_a_table_with_a_store_is_no_aggregate() -> None:
     """``table.mapValues(…, Materialized.as("pages-store"))``, joined by a processor that the application named."""
     given = JOINED.replace("KSTREAM-JOIN-0000000005", "with-page").replace(
         "      --> none\n",
@@ -405,10 +412,45 @@ def test_a_table_that_the_language_does_not_make_is_no_aggregate() -> None:
 """
     imported = import_application("my-app", given)
     assert not imported.is_verified
-    assert missing(imported)["KTABLE-MAPVALUES-0000000007"].startswith(
-        "The language does not have mapValues() of a table"
+    assert '.map_values({"TODO": "TODO: the value that KTABLE-MAPVALUES-0000000007 gives"}, store="pages-store")' in (
+        imported.text
     )
+    assert "join: with the result of map_values" in imported.refusal
     assert "aggregate" not in imported.text
+
+
+SUPPRESSED = """\
+Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [orders])
+      --> KSTREAM-AGGREGATE-0000000001
+    Processor: KSTREAM-AGGREGATE-0000000001 (stores: [counts])
+      --> KTABLE-SUPPRESS-0000000002
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KTABLE-SUPPRESS-0000000002 (stores: [KTABLE-SUPPRESS-STATE-STORE-0000000003])
+      --> KTABLE-TOSTREAM-0000000004
+      <-- KSTREAM-AGGREGATE-0000000001
+    Processor: KTABLE-TOSTREAM-0000000004 (stores: [])
+      --> KSTREAM-SINK-0000000005
+      <-- KTABLE-SUPPRESS-0000000002
+    Sink: KSTREAM-SINK-0000000005 (topic: counts)
+      <-- KTABLE-TOSTREAM-0000000004
+
+"""
+
+
+@pytest.mark.parametrize("name", ["", "closed"])
+def test_what_is_suppressed_is_an_aggregate_of_windows(name: str) -> None:
+    given = SUPPRESSED
+    if name:
+        given = given.replace("KTABLE-SUPPRESS-STATE-STORE-0000000003", "closed-store")
+        given = given.replace("KTABLE-SUPPRESS-0000000002", "closed").replace("0000000004", "0000000002")
+        given = given.replace("0000000005", "0000000003")
+    imported = import_application("my-app", given)
+    assert imported.is_verified, imported.differences
+    named = ', name="closed"' if name else ""
+    assert f".suppress(UntilWindowCloses(){named})" in imported.text
+    assert "windowed_by(TimeWindows(" in imported.text
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -417,7 +459,7 @@ def test_whatever_text_is_given_the_answer_is_a_declaration_or_a_refusal(seed: i
     random = Random(seed)
     descriptions = [pipeline.topology.describe() for pipeline in PIPELINES]
     for _ in range(25):
-        given = mutated(random.choice([*descriptions, JOINED, READ_TWICE, COUNTED, BY_FOREIGN_KEY]), random)
+        given = mutated(random.choice([*descriptions, JOINED, READ_TWICE, COUNTED, BY_FOREIGN_KEY, SUPPRESSED]), random)
         with suppress(Refused):
             imported = import_application("my-app", given)
             ast.parse(imported.text)
@@ -466,7 +508,7 @@ Topologies:
       <-- KSTREAM-SOURCE-0000000001
 """
     imported = import_application("my-app", given)
-    assert missing(imported)["KSTREAM-SOURCE-0000000001"].startswith("a global table of rates")
+    assert missing(imported)["KTABLE-SOURCE-0000000002"] == "the fields of rates"
     assert "the topology reads nothing" in imported.refusal
     assert not imported.is_verified
 

@@ -83,8 +83,10 @@ def test_the_programs_of_the_chart_are_started_as_they_are(tmp_path: Path) -> No
 
 def test_all_pods_have_one_image() -> None:
     image = VALUES["images"]["airflow"]
-    [exporter] = documents("exporter.yaml", "Deployment")
-    images = {container["image"] for container in exporter["spec"]["template"]["spec"]["containers"]}
+    deployments = documents("exporter.yaml", "Deployment") + documents("serve.yaml", "Deployment")
+    images = {
+        container["image"] for each in deployments for container in each["spec"]["template"]["spec"]["containers"]
+    }
     images |= {f"{image['repository']}:{image['tag']}", DEFAULTS["spark.kubernetes.container.image"]}
     assert len(images) == 1
 
@@ -115,15 +117,16 @@ def test_nobody_may_read_a_secret() -> None:
 
 
 def test_selectors_select_their_pods() -> None:
-    [deployment], [service] = documents("exporter.yaml", "Deployment"), documents("exporter.yaml", "Service")
-    labels = deployment["spec"]["template"]["metadata"]["labels"].items()
     policies = {each["metadata"]["name"]: each for each in documents("network-policies.yaml", "NetworkPolicy")}
-    for selector in (
-        deployment["spec"]["selector"]["matchLabels"],
-        service["spec"]["selector"],
-        policies["streamplan-exporter"]["spec"]["podSelector"]["matchLabels"],
-    ):
-        assert selector.items() <= labels
+    for file in ("exporter.yaml", "serve.yaml"):
+        [deployment], [service] = documents(file, "Deployment"), documents(file, "Service")
+        labels = deployment["spec"]["template"]["metadata"]["labels"].items()
+        for selector in (
+            deployment["spec"]["selector"]["matchLabels"],
+            service["spec"]["selector"],
+            policies[deployment["metadata"]["name"]]["spec"]["podSelector"]["matchLabels"],
+        ):
+            assert selector.items() <= labels
 
 
 def test_the_settings_of_the_chart_are_settings_of_streamplan() -> None:

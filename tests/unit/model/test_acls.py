@@ -47,6 +47,7 @@ EXPECTED = {
         ("group", "orders-aggregator", "Delete"),
         ("transactional-id", "orders-aggregator-*", "Write"),
     },
+    Role.QUERIES: {("topic", CHANGELOG, "Read")},
 }
 
 
@@ -83,6 +84,7 @@ def test_topics_of_others_are_read_and_never_made_or_written() -> None:
         Role.PRODUCER: set(),
         Role.CHECKS: {"Read", "DescribeConfigs"},
         Role.DEPLOYER: {"Read", "DescribeConfigs"},
+        Role.QUERIES: set(),
     }
     assert required_acls(guest, Role.PRODUCER) == ()
 

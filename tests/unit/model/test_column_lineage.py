@@ -104,3 +104,18 @@ def test_streams_that_are_merged() -> None:
     value = Json("a int")
     topology.stream("one", value=value).merge(topology.stream("two", value=value)).to("out")
     assert origins(topology, "out")["a"] == {"one.a", "two.a"}
+
+
+def test_groups_of_a_table() -> None:
+    topology = Topology("app")
+    users = topology.table("users", value=Json("city string, score bigint"), store="users")
+    grouped = users.filter("score > 0").group_by("city", name="by-city")
+    grouped.count(store="counts")
+    grouped.reduce(max, min, store="reduced")
+    grouped.aggregate(dict, max, min, schema="total bigint", store="totals")
+    city, key, score = ({f"users.{name}"} for name in ("city", "key", "score"))
+    assert origins(topology, "app-by-city-repartition") == {"key": city, "city": city, "score": score}
+    assert origins(topology, "app-counts-changelog") == {"key": city, "count": city}
+    assert origins(topology, "app-reduced-changelog") == {"key": city, "city": city | score, "score": city | score}
+    assert origins(topology, "app-totals-changelog") == {"key": city, "total": city | score}
+    assert origins(topology, "app-users-changelog") == {"key": key, "city": city, "score": score}

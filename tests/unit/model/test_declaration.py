@@ -13,12 +13,12 @@ from streamplan.errors import Refused
 from streamplan.model.column_lineage import Column, column_lineage
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.kstream import KGroupedStream, KStream, KTable
-from streamplan.model.operations import AggregateColumn, Cogroup, NullKeyFilter
+from streamplan.model.operations import AggregateColumn, Cogroup, FinalAggregateWindowsFunction, NullKeyFilter
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.processor_topology import Processor
 from streamplan.model.topics import CHANGELOG_CONFIGS
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows, UntilWindowCloses
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
 
@@ -368,17 +368,48 @@ def test_sessions_of_different_gaps_are_not_merged(topology: Topology, orders: K
     assert only(topology).message == "merge: one of the streams has a windowed key"
 
 
-def test_suppress_is_refused_and_names_the_emit_strategy(topology: Topology, grouped: KGroupedStream) -> None:
-    grouped.windowed_by(TimeWindows("1 minute", grace="5 seconds")).count().suppress().to_stream().to("final")
-    fault = only(topology)
-    assert fault.message == "suppress: it would be a second operation with state in one sub-topology"
-    written = ".windowed_by(TimeWindows(size='1 minute', grace='5 seconds')).emit_strategy(OnWindowClose())"
-    assert fault.hint.endswith(f"Write it before the aggregate: {written}")
+def test_suppress_waits_for_windows_of_one_aggregate(topology: Topology, grouped: KGroupedStream) -> None:
+    counts = grouped.windowed_by(TimeWindows("1 minute", grace="5 seconds")).count()
+    counts.suppress(UntilWindowCloses()).to_stream().to("final")
+    assert topology.faults == ()
+    assert [spec for spec in topology.describe().splitlines() if "KTABLE-SUPPRESS" in spec and "stores" in spec]
+    counts.to_stream().to("updates")
+    assert only(topology).message.startswith("takes the updates of a table that is suppressed at ")
 
 
-def test_suppress_behind_final_results_is_left_out(topology: Topology, grouped: KGroupedStream) -> None:
-    grouped.windowed_by(SessionWindows("5 minutes")).emit_strategy(OnWindowClose()).count().suppress()
-    assert only(topology).hint.startswith("Leave it out")
+def test_final_results_of_functions_may_be_suppressed(topology: Topology, grouped: KGroupedStream) -> None:
+    windowed = grouped.windowed_by(TimeWindows("1 minute", grace="5 seconds"))
+    windowed.reduce(lambda old, new: new, store="last").suppress(UntilWindowCloses()).to_stream().to("final")
+    (_, subtopology) = topology.subtopologies
+    assert [node.store for node in subtopology.processors_with(FinalAggregateWindowsFunction)] == ["last"]
+
+
+def test_the_buffer_of_suppress_has_no_changelog(topology: Topology, grouped: KGroupedStream) -> None:
+    windowed = grouped.windowed_by(TimeWindows("1 minute", grace="5 seconds"))
+    windowed.count(store="counts").suppress(UntilWindowCloses(), name="closed").to_stream().to("final")
+    (_, subtopology) = topology.subtopologies
+    assert subtopology.stores == ("counts",)
+
+
+@pytest.mark.parametrize(
+    ("windows", "fault"),
+    [
+        (None, "suppress: the table has no windows"),
+        (SessionWindows("5 minutes"), "suppress: of sessions"),
+    ],
+)
+def test_what_cannot_be_suppressed(
+    topology: Topology, grouped: KGroupedStream, windows: SessionWindows | None, fault: str
+) -> None:
+    counted = grouped.count() if windows is None else grouped.windowed_by(windows).count()
+    counted.suppress(UntilWindowCloses()).to_stream().to("final")
+    assert only(topology).message == fault
+
+
+def test_a_table_of_final_results_is_not_suppressed_again(topology: Topology, grouped: KGroupedStream) -> None:
+    windowed = grouped.windowed_by(TimeWindows("1 minute"))
+    windowed.emit_strategy(OnWindowClose()).count().suppress(UntilWindowCloses())
+    assert only(topology).hint == "Leave it out"
 
 
 def test_an_emit_strategy_is_on_window_close(topology: Topology, grouped: KGroupedStream) -> None:
@@ -436,13 +467,12 @@ def test_streams_of_a_cogroup_have_keys_of_one_kind(topology: Topology, orders: 
     assert "keys of unlike serdes: the stream's are String, the other stream's Long" in only(topology).message
 
 
-def test_a_cogroup_of_a_stream_with_what_other_state_made_wants_a_topic_between(
+def test_a_cogroup_of_a_stream_with_what_other_state_made_stands_in_one_sub_topology(
     topology: Topology, orders: KStream
 ) -> None:
     counted = orders.group_by("UserId", name="x").count(store="counts").to_stream().group_by_key()
     counted.cogroup({"x": "sum(count)"}).cogroup(orders.group_by("UserId", name="y"), {"y": "count(*)"}).aggregate()
-    with pytest.raises(Refused, match="merges the result of an aggregate"):
-        pipeline(topology)
+    assert pipeline(topology).topology.faults == ()
 
 
 def test_the_fields_of_a_cogroup_are_those_of_all_streams(topology: Topology, orders: KStream) -> None:
@@ -877,24 +907,17 @@ def test_records_without_a_key_reach_a_left_or_outer_join_of_streams_through_a_t
 
 
 @pytest.mark.parametrize(
-    ("beside", "message"),
+    "beside",
     [
-        (
-            lambda joined, payments: joined.join(payments, {"Id": "Id"}, within=JoinWindows("1 day")),
-            "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream",
-        ),
-        (
-            lambda joined, payments: joined.map_values({"Paid": "1"}).merge(payments),
-            "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream",
-        ),
+        lambda joined, payments: joined.join(payments, {"Id": "Id"}, within=JoinWindows("1 day")),
+        lambda joined, payments: joined.map_values({"Paid": "1"}).merge(payments),
     ],
 )
-def test_other_state_beside_a_join_of_two_streams_is_refused(
-    topology: Topology, orders: KStream, payments: KStream, beside: Callable[[KStream, KStream], Any], message: str
+def test_the_result_of_a_join_of_two_streams_meets_a_stream_of_its_sub_topology(
+    topology: Topology, orders: KStream, payments: KStream, beside: Callable[[KStream, KStream], Any]
 ) -> None:
     beside(orders.join(payments, {"Id": "Id"}, within=JoinWindows("1 day")), payments)
-    with pytest.raises(Refused, match=message):
-        pipeline(topology)
+    assert len(pipeline(topology).topology.subtopologies) == 1
 
 
 def test_a_join_of_two_streams_may_stand_before_a_repartition_topic(
@@ -1002,17 +1025,8 @@ def test_the_result_of_a_join_of_tables_is_not_looked_up(
             lambda joined, users, orders: joined.left_join(orders.group_by_key().count(), {"Name": "Name"}),
             "a join with the result of an aggregate",
         ),
-        (
-            lambda joined, users, orders: orders.join(joined.to_stream(), {"Id": "Id"}, within=JoinWindows("1 day")),
-            "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream",
-        ),
-        (
-            lambda joined, users, orders: joined.to_stream().map_values({"Id": "Name", "UserId": "''", "Amount": "1"})
-            .merge(orders),
-            "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream",
-        ),
     ],
-)  # fmt: skip
+)
 def test_other_state_beside_a_join_of_tables_is_refused(
     topology: Topology,
     orders: KStream,
@@ -1078,13 +1092,15 @@ def test_a_table_that_was_computed_is_not_joined_by_a_foreign_key(
 @pytest.mark.parametrize(
     ("beside", "message"),
     [
-        (lambda joined, users, others: joined.to_stream().group_by_key().count(), "count shares its sub-topology"),
-        (lambda joined, users, others: users.to_stream().group_by_key().count(), "count shares its sub-topology"),
         (
             lambda joined, users, others: users.join(others, {"Name": "Name"}, foreign_key="Name"),
             "a join by a foreign key shares its sub-topology with another one",
         ),
         (lambda joined, users, others: others.join(users, {"Other": "Other"}), "a join of two tables shares"),
+        (
+            lambda joined, users, others: others.to_stream().merge(users.to_stream().map_values({"Other": "Name"})),
+            "the sub-topology of a join by a foreign key reads several topics: users, others",
+        ),
     ],
 )
 def test_other_state_beside_a_join_by_a_foreign_key_is_refused(
@@ -1097,6 +1113,23 @@ def test_other_state_beside_a_join_by_a_foreign_key_is_refused(
     beside(by_city(users, addresses), users, topology.table("others", value=Json("Other string")))
     with pytest.raises(Refused, match=message):
         pipeline(topology)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda joined, users: joined.to_stream().group_by_key().count(),
+        lambda joined, users: users.to_stream().group_by_key().count(),
+        lambda joined, users: joined.to_stream().merge(
+            users.to_stream().map_values({"Name": "Name", "Street": "City"})
+        ),
+    ],
+)
+def test_other_state_and_a_merge_stand_beside_a_join_by_a_foreign_key_and_behind_it(
+    topology: Topology, users: KTable, addresses: KTable, beside: Callable[[KTable, KTable], Any]
+) -> None:
+    beside(by_city(users, addresses), users)
+    assert len(pipeline(topology).topology.subtopologies) == 2
 
 
 def test_a_join_by_a_foreign_key_is_a_circle_of_topics_and_none_of_records(

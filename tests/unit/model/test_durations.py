@@ -9,7 +9,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from streamplan import JoinWindows, Json, OnWindowClose, Processor, SessionWindows, TimeWindows, Topology
+from streamplan import (
+    CalendarWindows,
+    JoinWindows,
+    Json,
+    OnWindowClose,
+    Processor,
+    SessionWindows,
+    TimeWindows,
+    Topology,
+)
 from streamplan.judged import mistakes_of
 from streamplan.model.windows import duration_ms, duration_text
 
@@ -39,6 +48,11 @@ def test_a_timedelta_has_the_text_of_its_largest_unit(duration: timedelta | str,
     [
         (TimeWindows(timedelta(minutes=5), advance=timedelta(minutes=1)), TimeWindows("5 minutes", advance="1 minute")),
         (TimeWindows("5 minutes", timedelta(seconds=10)), TimeWindows("5 minutes", grace="10 seconds")),
+        (TimeWindows(timedelta(hours=1), offset=timedelta(minutes=5)), TimeWindows("1 hour", offset="5 minutes")),
+        (
+            CalendarWindows(timedelta(days=1), "Europe/Berlin", timedelta(hours=1), offset=timedelta(hours=6)),
+            CalendarWindows("1 day", time_zone="Europe/Berlin", grace="1 hour", offset="6 hours"),
+        ),
         (SessionWindows(timedelta(minutes=5), timedelta(hours=1)), SessionWindows("5 minutes", "1 hour")),
         (OnWindowClose(idle=timedelta(minutes=10)), OnWindowClose(idle="10 minutes")),
         (
@@ -82,4 +96,5 @@ def test_the_time_to_live_of_a_store_is_a_timedelta() -> None:
 
 
 def test_the_durations_alone_are_completed_between_the_words_of_windows() -> None:
-    assert [name for name in dir(TimeWindows("1 hour")) if not name.startswith("_")] == ["advance", "grace", "size"]
+    words = [name for name in dir(TimeWindows("1 hour")) if not name.startswith("_")]
+    assert words == ["advance", "grace", "offset", "size"]

@@ -15,12 +15,13 @@ from streamplan.model import expressions
 from streamplan.model.expressions import plain
 from streamplan.model.words import operations_of
 
-REFUSED = ("through", "suppress")
+REFUSED = ("through",)
 """Words of the JVM's DSL that are answered with what to write."""
 
 LANGUAGE = [
     streamplan.BranchedKStream, streamplan.CogroupedKStream, streamplan.Expression, streamplan.KGroupedStream,
-    streamplan.KStream, streamplan.KTable, streamplan.WindowedCogroupedKStream, streamplan.WindowedKStream,
+    streamplan.KGroupedTable, streamplan.KStream, streamplan.KTable, streamplan.WindowedCogroupedKStream,
+    streamplan.WindowedKStream,
 ]  # fmt: skip
 
 BEFORE = """
@@ -40,11 +41,15 @@ web_orders, shop_orders = orders.filter("amount > 0"), orders.filter("amount < 0
 payments = before.stream("payments", value=Json("id string, amount bigint"))
 table = customers = before.table("customers", value=Json("name string, city string"))
 addresses = before.table("addresses", value=Json("city string"))
+products = before.global_table("products", value=Json("name string, price double"))
+balances = before.table("balances", value=Json("country string, amount double"))
 accounts = before.table("accounts", value=Json("name string"))
 grouped = orders.group_by_key()
+windowed, sessions = (grouped.windowed_by(each) for each in (TimeWindows("1 minute"), SessionWindows("1 minute")))
 clicks = before.stream("clicks", value=Json("page string")).group_by_key()
 cogrouped = clicks.cogroup({"clicks": "count(*)"})
 counts = orders.group_by("country", name="per-country").count()
+windowed = grouped.windowed_by(TimeWindows("1 minute"))
 
 class Detector(Processor):
     def process(self, record, store): ...
@@ -61,6 +66,13 @@ def score(order) -> Score: ...
 def notify(order): ...
 def nothing_spent(): ...
 def add_order(key, order, spent): ...
+def add_click(key, click, spent): ...
+def both_spent(key, one, other): ...
+def plus(so_far, balance): ...
+def minus(so_far, balance): ...
+def nothing(): ...
+def add(key, balance, totals): ...
+def take(key, balance, totals): ...
 """
 
 
@@ -78,7 +90,7 @@ def documented() -> Iterator[tuple[str, str]]:
         for name in operations_of(cls):
             if name not in REFUSED:
                 yield f"{cls.__name__}.{name}", getattr(cls, name).__doc__
-    for name in ("stream", "table", "describe"):
+    for name in ("stream", "table", "global_table", "describe"):
         yield f"Topology.{name}", getattr(streamplan.Topology, name).__doc__
     text = Path(expressions.__file__).read_text()
     yield "F", text.partition("\nF: Final")[2].split('"""')[1]

@@ -214,7 +214,7 @@ def test_the_words_of_the_language_alone_are_completed(cls: type) -> None:
 
 def test_what_a_declaration_needs_alone_is_completed_for_a_topology() -> None:
     names = [name for name in dir(declared()[Topology]) if not name.startswith("_")]
-    assert names == ["application_id", "describe", "faults", "stream", "table"]
+    assert names == ["application_id", "describe", "faults", "global_table", "stream", "table"]
 
 
 @pytest.mark.parametrize(

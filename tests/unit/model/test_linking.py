@@ -1,15 +1,15 @@
-"""Which sub-topologies are linked: the second reads what only the first writes, and counts it."""
+"""Which sub-topologies are linked: the second reads what only the first writes, and aggregates it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from streamplan import Json, TimeWindows, Topology
-from streamplan.model.linking import links_of
+from streamplan import Json, Long, OnWindowClose, SessionWindows, TimeWindows, Topology
+from streamplan.model.linking import links_of, links_of_start, passing
 from streamplan.registry import pipeline_named
 
-ORDER = Json("kind string, amount bigint")
+ORDER = Json("kind string, amount bigint, weight double")
 
 
 def counted(topology: Topology) -> None:
@@ -25,21 +25,62 @@ def filtered_before(topology: Topology) -> None:
     topology.stream("orders", value=ORDER).filter("amount > 1").group_by("kind", name="kinds").count(store="counts")
 
 
-LINKED = (counted, counted_and_written)
+def aggregated(columns: dict[str, str]) -> Callable[[Topology], None]:
+    def declare(topology: Topology) -> None:
+        grouped = topology.stream("orders", value=ORDER).group_by("kind", name="kinds")
+        grouped.aggregate(columns, store="totals")
+
+    declare.__name__ = next(iter(columns.values()))
+    return declare
+
+
+def windows(topology: Topology) -> None:
+    grouped = topology.stream("orders", value=ORDER).group_by("kind", name="kinds")
+    grouped.windowed_by(TimeWindows("1 minute", grace="1 day")).count(store="counts")
+
+
+def windows_that_hop(topology: Topology) -> None:
+    grouped = topology.stream("orders", value=ORDER).group_by("kind", name="kinds")
+    hopping = TimeWindows("1 minute", advance="10 seconds", grace="1 day")
+    grouped.windowed_by(hopping).aggregate({"total": "sum(amount)"}, store="totals")
+
+
+LINKED = (
+    counted,
+    counted_and_written,
+    windows,
+    windows_that_hop,
+    aggregated({"n": "count(*)", "paid": "count(amount)", "many": "count_if(amount > 3)"}),
+    aggregated({"total": "sum(amount * 2)", "mean": "avg(amount)", "least": "min(weight)", "greatest": "max(weight)"}),
+    aggregated(
+        {"newest": "max(record.timestamp)", "each": "bool_and(record.key = kind)", "any": "bool_or(amount = 1)"}
+    ),
+)
 
 
 def grouped_by_its_key(topology: Topology) -> None:
     topology.stream("orders", value=ORDER).group_by_key().count(store="counts")
 
 
-def summed(topology: Topology) -> None:
+def grouped_by_an_expression(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).group_by("upper(kind)", name="kinds").count(store="counts")
+
+
+def summed_and_counted(topology: Topology) -> None:
     grouped = topology.stream("orders", value=ORDER).group_by("kind", name="kinds")
     grouped.aggregate({"total": "sum(amount)"}, store="totals")
+    grouped.count(store="counts")
 
 
-def windows(topology: Topology) -> None:
+def sessions(topology: Topology) -> None:
     grouped = topology.stream("orders", value=ORDER).group_by("kind", name="kinds")
-    grouped.windowed_by(TimeWindows("1 minute", grace="1 day")).count(store="counts")
+    grouped.windowed_by(SessionWindows("1 minute", grace="1 day")).count(store="counts")
+
+
+def final_results(topology: Topology) -> None:
+    grouped = topology.stream("orders", value=ORDER).group_by("kind", name="kinds")
+    windowed = grouped.windowed_by(TimeWindows("1 minute", grace="1 day"))
+    windowed.emit_strategy(OnWindowClose()).count(store="counts")
 
 
 def repartitioned_by_the_counts(topology: Topology) -> None:
@@ -63,8 +104,14 @@ def counted_and_passed(topology: Topology) -> None:
 NOT_LINKED = (
     filtered_before,
     grouped_by_its_key,
-    summed,
-    windows,
+    grouped_by_an_expression,
+    summed_and_counted,
+    aggregated({"first": "max_by(amount, weight)"}),  # of equal weights the latest
+    aggregated({"last": "max(record.offset)"}),
+    aggregated({"records": "max(record)"}),
+    aggregated({"fields": "max(struct(*))"}),
+    sessions,
+    final_results,
     repartitioned_by_the_counts,
     writes_more,
     counted_and_passed,
@@ -87,4 +134,66 @@ def test_not_linked(declare: Callable[[Topology], None]) -> None:
 
 def test_the_orders_are_linked() -> None:
     (link,) = links_of(pipeline_named("orders").topology)
-    assert [node.store for node in link.counts] == ["orders-products-quantities"]
+    assert link.aggregate.store == "orders-products-quantities"
+
+
+def test_a_start_can_leave_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = Topology("shop")
+    counted(topology)
+    assert links_of_start(topology) == links_of(topology) != ()
+    monkeypatch.setenv("STREAMPLAN_LINKED", "false")
+    assert links_of_start(topology) == ()
+
+
+def copied(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).to("out")
+
+
+def re_keyed(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).select_key("kind").to("out")
+
+
+@pytest.mark.parametrize(("declare", "field"), [(copied, ""), (re_keyed, "kind")])
+def test_passed_as_they_are(declare: Callable[[Topology], None], field: str) -> None:
+    topology = Topology("shop")
+    declare(topology)
+    (subtopology,) = topology.subtopologies
+    assert passing(subtopology) == (subtopology.sources[0], field)
+
+
+def re_keyed_by_an_expression(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).select_key("upper(kind)").to("out")
+
+
+def re_keyed_by_a_number(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).select_key("amount", key_serde=Long()).to("out")
+
+
+def written_anew(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).to("out", value=Json("kind string, amount bigint, weight double"))
+
+
+def written_twice(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER)
+    orders.select_key("kind").to("out")
+    orders.to("copy")
+
+
+def re_keyed_beside(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER)
+    orders.select_key("kind")
+    orders.to("out")
+
+
+def filtered(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).filter("amount > 1").to("out")
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [counted, re_keyed_by_an_expression, re_keyed_by_a_number, written_anew, written_twice, re_keyed_beside, filtered],
+)
+def test_not_passed_as_they_are(declare: Callable[[Topology], None]) -> None:
+    topology = Topology("shop")
+    declare(topology)
+    assert passing(topology.subtopologies[0]) is None

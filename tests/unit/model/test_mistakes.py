@@ -115,7 +115,7 @@ orders.process("Detector", store="seen", state="n bigint")
 → 1: process: 'Detector' is no class of processors. Write Detector without quotes, for it is the class that is given
 
 orders.process(Detector, stores={"seen": "n bigint"})
-→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore or a WindowStore. For example KeyValueStore(String(), Long())
+→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore, a WindowStore or a SessionStore. For example KeyValueStore(String(), Long())
 
 orders.process(Forgetful, stores={"seen": KeyValueStore(String())}, schema="n bigint")
 → 1: KeyValueStore: the argument value_serde is missing. For example KeyValueStore(String(), Long())
@@ -206,7 +206,7 @@ orders.through("between")
 → 1: through: the library has none since 4.0. Write repartition(name='…'), whose topic belongs to the application. Where others own 'between': to('between'), and topology.stream('between', value=…)
 
 topology.globalTable("customers")
-→ 1: 'Topology' object has no attribute 'globalTable'. Write table('topic', value=…)
+→ 1: 'Topology' object has no attribute 'globalTable'. Write global_table(…)
 
 grouped.windowedBy(TimeWindows("1 minute"))
 → 1: 'KGroupedStream' object has no attribute 'windowedBy'. Write windowed_by(…)
@@ -215,7 +215,10 @@ orders.to_stream()
 → 1: 'KStream' object has no attribute 'to_stream'. This is a stream already. Leave to_stream out, or make a table of the stream first: to_table()
 
 grouped.windowed_by(TimeWindows("1 minute")).suppress()
-→ 1: 'WindowedKStream' object has no attribute 'suppress'. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
+→ 1: 'WindowedKStream' object has no attribute 'suppress'. Write it behind an aggregate: count().suppress(…)
+
+grouped.count().suppress("until window closes")
+→ 1: suppress: suppressed is the text 'until window closes'; it takes a UntilWindowCloses. For example windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")
 
 # Words of Quix Streams
 
@@ -415,6 +418,36 @@ grouped.windowed_by(TimeWindows("5 minuts"))
 
 grouped.windowed_by(TimeWindows("5m"))
 → 1: windowed_by: size: '5m' is not a duration; write '5 minutes'. For example TimeWindows('1 minute')
+
+grouped.windowed_by(TimeWindows("1 hour", advance="15 minutes", offset="5 minutes"))
+→ 1: windowed_by: windows with an advance have an offset. Leave one of them out
+
+grouped.windowed_by(TimeWindows("1 hour", offset="1 hour"))
+→ 1: windowed_by: offset: '1 hour' is not above 0 and below the size, '1 hour'. For example TimeWindows('1 hour', offset='15 minutes')
+
+grouped.windowed_by(CalendarWindows("2 days", time_zone="Europe/Berlin"))
+→ 1: windowed_by: size: '2 days' is none of '1 day', '1 week', '1 month'. For example CalendarWindows('1 day', time_zone='Europe/Berlin')
+
+grouped.windowed_by(CalendarWindows("1 day", time_zone="Europe/Belrin"))
+→ 1: windowed_by: time_zone: there is no time zone 'Europe/Belrin'. For example 'Europe/Berlin'
+
+grouped.windowed_by(CalendarWindows("1 day", time_zone="Europe/Berlin", offset="6h"))
+→ 1: windowed_by: offset: '6h' is not a duration; write '6 hours'. For example CalendarWindows('1 day', time_zone='Europe/Berlin')
+
+grouped.windowed_by(CalendarWindows("1 day"))
+→ 1: CalendarWindows: the argument time_zone is missing. For example CalendarWindows("1 day", time_zone="Europe/Berlin")
+
+grouped.windowed_by(SlidingWindows("5 minuts"))
+→ 1: windowed_by: time_difference: '5 minuts' is not a duration; write '5 minutes'. For example SlidingWindows('5 minutes', grace='1 minute')
+
+grouped.windowed_by(SlidingWindows("5 minutes")).count().suppress(UntilWindowCloses())
+→ 1: suppress: of sliding windows. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
+
+grouped.windowed_by(SlidingWindows("5 minutes")).reduce(lambda old, new: new)
+→ 1: windowed_by: Python functions do not aggregate sliding windows. Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows
+
+grouped.windowed_by(SlidingWindows.ofTimeDifferenceWithNoGrace(timedelta(minutes=5)))
+→ 1: type object 'SlidingWindows' has no attribute 'ofTimeDifferenceWithNoGrace'. Write SlidingWindows('5 minutes', grace='1 minute')
 
 grouped.windowed_by(SessionWindows(gap="5 minutes"))
 → 1: SessionWindows: there is no argument 'gap'. Write inactivity_gap='5 minutes'

@@ -19,7 +19,8 @@ from streamplan import (
     Topology,
 )
 from streamplan.errors import Refused
-from streamplan.model.stages import stage_of
+from streamplan.model.processor_topology import Source
+from streamplan.model.stages import passing_by, stage_of
 from streamplan.model.stages.chain import StageChain
 
 FIELDS = "id string, n bigint"
@@ -143,10 +144,8 @@ def test_aggregates_of_one_kind_that_pass_each_update_have_one_operator_of_spark
     ("declare", "told"),
     [
         (lambda a, b, t, u: counted(a, "x").merge(counted(a, "y").merge(counted(a, "z"))), None),
-        (
-            lambda a, b, t, u: processed(a, "x").merge(a),
-            "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream",
-        ),
+        (lambda a, b, t, u: processed(a, "x").merge(a), None),
+        (lambda a, b, t, u: counted(a, "x").merge(b.map_values({"count": "n"})), None),
         (lambda a, b, t, u: (processed(a, "x"), a.group_by_key().reduce(max_by="n", store="y")), None),
         (
             lambda a, b, t, u: (a.join(t, {"n": "n"}), t.join(u, {"n": "n"})),
@@ -173,6 +172,41 @@ def test_what_stands_together_and_what_is_refused(declare: Callable[..., Any], t
         return
     with pytest.raises(Refused, match=told):
         declared(declare)
+
+
+def passing(declare: Callable[[KStream, KStream, KTable, KTable], Any]) -> list[str]:
+    """The operations whose records pass by the state; the topic of a source."""
+    (subtopology,) = (each for each in declared(declare).topology.subtopologies if each.stores)
+    nodes = {node.name: node for node in subtopology.nodes}
+    passed = (nodes[name] for name in passing_by(subtopology))
+    return [node.topic if isinstance(node, Source) else type(node.operation).__name__ for node in passed]
+
+
+def test_a_stream_that_is_merged_with_results_passes_by_the_state() -> None:
+    assert passing(lambda a, b, t, u: processed(a, "x").merge(a)) == ["a"]
+    assert passing(lambda a, b, t, u: counted(a, "x").merge(b.map_values({"count": "n"}))) == ["MapValues"]
+
+
+def test_what_no_result_meets_passes_by_no_state() -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        counted(a, "x").merge(counted(a, "y"))
+        a.filter("n > 1").to("out")
+
+    assert passing(declare) == []
+
+
+def test_a_stream_that_is_joined_with_results_passes_by_their_state() -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        counted(a, "x").join(b.filter("n > 1"), {"n": "count"}, within=JoinWindows("1 day"), store="j")
+
+    assert passing(declare) == ["Filter"]
+
+
+def test_a_stream_passes_through_the_state_that_is_given_what_the_sources_read() -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        a.join(t, {"n": "table.n"}).merge(counted(a, "x").map_values({"n": "count"}))
+
+    assert passing(declare) == []
 
 
 def untold(declare: Callable[[KStream, KStream, KTable, KTable], Any]) -> dict[str, str]:

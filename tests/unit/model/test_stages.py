@@ -7,23 +7,26 @@ from dataclasses import dataclass
 
 import pytest
 from streamplan.model.kstream import KStream, KTable
+from streamplan.model.operations import FilterNot, TableFilter, TableKeySelect
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.stages import stage_of, stages_of, stateful_faults
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.look_up import LookUpStage
+from streamplan.model.stages.old_values import OldValuesStage
 from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.stage import Restore, Stage, StatelessStage
 from streamplan.model.stages.stream_join import StreamJoinStage
 from streamplan.model.stages.table_join import TableJoinStage
 from streamplan.model.stages.window import WindowStage
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, SessionWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows
 from streamplan.serdes.json import Json
 
 EVERY, LAST = Restore.EVERY_RECORD, Restore.LAST_OF_KEY
 VALUE = Json("id string, n bigint")
 SUM = {"id": "id", "n": "n + 1"}
+NAMED = {"n": "table.n"}
 SESSIONS = SessionWindows("5 minutes")
 
 
@@ -118,15 +121,21 @@ def joined_before(topology: Topology) -> KTable:
 
 WITH_OLD_VALUES: Mapping[str, Callable[[Topology], KTable]] = {
     "an aggregate": lambda topology: records(topology).group_by_key().count(),
-    "a windowed aggregate": lambda topology: records(topology).group_by_key().windowed_by(SESSIONS).count(),
     "values of an aggregate": lambda topology: records(topology).group_by_key().count().map_values({"n": "count"}),
     "a table with a store": lambda topology: table(topology, "users"),
     "a table that was joined before": joined_before,
-    "joined tables": lambda topology: table(topology, "a").join(table(topology, "b"), {"n": "table.n"}),
     "behind a filter with a store": lambda topology: topology.table("t", value=VALUE).filter("n > 1", store="kept"),
     "a stream as a table with a store": lambda topology: records(topology).to_table(store="latest"),
+    "joined tables with a store": lambda topology: table(topology, "a").join(table(topology, "b"), NAMED, store="j"),
+    "a grouped table": lambda topology: topology.table("t", value=VALUE).group_by("n").count(),
 }
 """Tables that send old values in the library (``KTableImpl.enableSendingOldValues``)."""
+
+NOT_KNOWN: Mapping[str, Callable[[Topology], KTable]] = {
+    "a windowed aggregate": lambda topology: records(topology).group_by_key().windowed_by(SESSIONS).count(),
+    "joined tables": lambda topology: table(topology, "a").join(table(topology, "b"), NAMED),
+}
+"""Tables that send old values in the library, and here do not."""
 
 WITHOUT: Mapping[str, Callable[[Topology], KTable]] = {
     "a table": lambda topology: topology.table("users", value=VALUE),
@@ -135,23 +144,82 @@ WITHOUT: Mapping[str, Callable[[Topology], KTable]] = {
 }
 
 
-def refusals(declare: Callable[[Topology], KTable]) -> list[str]:
+def filtered(declare: Callable[[Topology], KTable]) -> Topology:
     topology = Topology("filtered")
     table = declare(topology)
     assert table._fields is not None
-    table.filter_not(f"{table._fields[-1]} > 5", store=None if table._window else "filtered").to_stream().to("filtered")
+    table.filter_not(f"{table._fields[-1]} > 5").to_stream().to("filtered")
     assert not topology.faults
+    return topology
+
+
+def refusals(topology: Topology) -> list[str]:
     return [fault.message for group in topology.subtopologies for fault in stateful_faults(group)]
 
 
+def comparing(topology: Topology) -> list[type]:
+    """What each stage that compares with old values does."""
+    stages = [stage for group in topology.subtopologies for stage in stages_of(group)]
+    return [type(stage.nodes[0].operation) for stage in stages if isinstance(stage, OldValuesStage)]
+
+
 @pytest.mark.parametrize("declare", WITH_OLD_VALUES.values(), ids=WITH_OLD_VALUES)
-def test_a_filter_that_has_to_compare_with_old_values_is_refused(declare: Callable[[Topology], KTable]) -> None:
-    assert [message[:36] for message in refusals(declare)] == ["filters a table with a state store. "]
+def test_a_filter_of_a_table_with_a_state_store_compares_with_old_values(
+    declare: Callable[[Topology], KTable],
+) -> None:
+    topology = filtered(declare)
+    assert refusals(topology) == []
+    assert TableFilter in comparing(topology)
+
+
+@pytest.mark.parametrize("declare", NOT_KNOWN.values(), ids=NOT_KNOWN)
+def test_a_filter_is_refused_where_old_values_are_not_known(declare: Callable[[Topology], KTable]) -> None:
+    assert [message[:20] for message in refusals(filtered(declare))] == ["filter: the values t"]
+
+
+def test_a_filter_of_final_results_passes_what_it_keeps() -> None:
+    topology = Topology("filtered")
+    windows = records(topology).group_by_key().windowed_by(SESSIONS).emit_strategy(OnWindowClose())
+    windows.count().filter_not("count > 5").to_stream().to("filtered")
+    assert (refusals(topology), comparing(topology)) == ([], [])
+    assert FilterNot("count > 5") in topology.subtopologies[0].operations
 
 
 @pytest.mark.parametrize("declare", WITHOUT.values(), ids=WITHOUT)
-def test_a_filter_of_a_table_without_a_state_store_is_taken(declare: Callable[[Topology], KTable]) -> None:
-    assert refusals(declare) == []
+def test_a_filter_of_a_table_without_a_state_store_compares_with_nothing(
+    declare: Callable[[Topology], KTable],
+) -> None:
+    topology = filtered(declare)
+    assert refusals(topology) == []
+    assert comparing(topology) == []
+
+
+@pytest.mark.parametrize("declare", WITHOUT.values(), ids=WITHOUT)
+def test_a_table_that_is_grouped_has_a_state_store(declare: Callable[[Topology], KTable]) -> None:
+    topology = Topology("grouped")
+    table = declare(topology)
+    kept = table.filter("true")
+    kept.group_by("record.key").count().to_stream().to("counted")
+    assert comparing(topology) == [TableKeySelect]
+    assert refusals(topology) == []
+    assert len([store for group in topology.subtopologies for store in group.stores]) == 2
+
+
+def test_a_filter_compares_that_is_grouped_and_written() -> None:
+    topology = Topology("grouped")
+    kept = topology.table("t", value=VALUE).filter("n > 1")
+    kept.map_values({"n": "n"}).filter("n > 2").group_by("n").count().to_stream().to("counted")
+    kept.to_stream().to("kept")
+    assert comparing(topology) == [TableFilter, TableKeySelect]
+
+
+def test_the_state_of_a_grouped_table_is_restored_from_its_store() -> None:
+    topology = Topology("grouped")
+    kept = records(topology).group_by_key().count(store="counts").filter("count > 1", store="kept")
+    kept.map_values({"n": "count"}).group_by("n").count().to_stream().to("counted")
+    stages = [stage for group in topology.subtopologies for stage in stages_of(group)]
+    stores = [[*stage.stores] for stage in stages if isinstance(stage, OldValuesStage)]
+    assert stores == [["kept"], ["kept"]]
 
 
 def test_a_filter_of_a_table_is_taken_that_is_joined_behind_it() -> None:
@@ -160,4 +228,4 @@ def test_a_filter_of_a_table_is_taken_that_is_joined_behind_it() -> None:
     users = topology.table("users", value=VALUE)
     users.filter("n > 1").to_stream().to("filtered")
     records(topology).join(users, SUM).to("joined")
-    assert [fault.message for group in topology.subtopologies for fault in stateful_faults(group)] == []
+    assert refusals(topology) == []

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 from streamplan.errors import Refused
-from streamplan.model.start_point import CheckpointState, KafkaState, StartDecision, StartFrom, resolve_start
+from streamplan.model.start_point import (
+    CheckpointState,
+    KafkaState,
+    OffsetMap,
+    StartDecision,
+    StartFrom,
+    resolve_start,
+)
 
 T = "repartition"
 OWN = {"application": "app", "topics": f"{T} (2 partitions, id)", "store totals": "count"}
@@ -119,6 +126,18 @@ def test_records_of_finished_micro_batches_may_be_gone() -> None:
 def test_a_query_without_state_skips_what_is_committed_within_a_micro_batch() -> None:
     within = replace(KAFKA, positions={(T, 0): 12, (T, 1): 20})
     assert decide(FITS, within, aggregates=False) == StartDecision(StartFrom.CHECKPOINT)
+
+
+def test_a_state_that_a_micro_batch_would_leave_otherwise_is_restored_once_a_part_of_it_is_committed() -> None:
+    def decided(positions: OffsetMap) -> StartDecision:
+        kafka = replace(KAFKA, positions=positions)
+        return resolve_start("sub-topology 1", FITS, OWN, kafka, aggregates=False, repeats=False)
+
+    assert decided({(T, 0): 10, (T, 1): 20}) == StartDecision(StartFrom.CHECKPOINT)
+    for position in (12, 15):
+        said = f"the group is at {position} of {T}-0, and its micro-batch from 10 would meet other rows"
+        restored = StartDecision(StartFrom.RESTORE, f"its checkpoint does not fit: {said}")
+        assert decided({(T, 0): position, (T, 1): 20}) == restored
 
 
 def test_positions_that_were_set_back_are_refused_with_both_figures() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import Row
-from streamplan.model.windows import SessionWindows, TimeWindows
+from streamplan.model.windows import CalendarWindows, SessionWindows, SlidingWindows, TimeWindows
 
 from tests.support.window_task import WindowTask
 
@@ -123,11 +125,11 @@ def test_what_the_wall_clock_closes_is_passed_once_however_often_the_state_is_re
             if isinstance(windows, SessionWindows)
             else account_of_windows(records, windows)
         )
-        task, passed, time = WindowTask(windows), list[Result](), None
+        task, passed, by_then = WindowTask(windows), list[Result](), None
         changelog: dict[tuple[str, int, int], Row] = {}
         for key, at in records:
             rows = task.tick(at) if key == CLOCK else task.process([(key, at)])
-            time = max(at, time or 0) if key == CLOCK else time
+            by_then = max(at, by_then or 0) if key == CLOCK else by_then
             closed = results_of(rows)
             by_clock += len(closed) if key == CLOCK else 0
             passed += closed
@@ -137,9 +139,118 @@ def test_what_the_wall_clock_closes_is_passed_once_however_often_the_state_is_re
                     if not row.deleted:
                         changelog[row.key, row.start, row.end] = row
             if chosen.random() < 0.2:
-                task = WindowTask(windows, changelog.values(), time)
+                task = WindowTask(windows, changelog.values(), by_then)
         assert passed == expected, seed
     assert by_clock > 100
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+DAYS = CalendarWindows("1 day", time_zone="Europe/Berlin", grace="2 hours")
+
+
+def day_of(at: int) -> tuple[int, int]:
+    """The start and the end in ms of a day of Berlin."""
+    date = datetime.fromtimestamp(at / SECOND, BERLIN).date()
+    midnights = (datetime.combine(day, time(), BERLIN) for day in (date, date + timedelta(days=1)))
+    start, end = (round(midnight.timestamp()) * SECOND for midnight in midnights)
+    return start, end
+
+
+def account_of_days(records: Sequence[tuple[str, int]]) -> list[Result]:
+    held: dict[tuple[int, int, str], list[int]] = {}
+    passed: list[Result] = []
+    newest = -1
+    for key, at in records:
+        newest = max(newest, at)
+        start, end = day_of(at)
+        if end > newest - DAYS.grace_ms:
+            held.setdefault((end, start, key), []).append(at)
+        for place in sorted(held):
+            if place[0] <= newest - DAYS.grace_ms:
+                times = held.pop(place)
+                passed.append((place[2], place[1], place[0], max(times), len(times)))
+    return passed
+
+
+def test_a_day_closes_at_the_midnight_of_its_zone_also_where_it_has_23_or_25_hours() -> None:
+    hour, lengths = 3600 * SECOND, set[int]()
+    for month, day in ((3, 27), (10, 23)):
+        begin = round(datetime(2026, month, day, tzinfo=UTC).timestamp()) * SECOND
+        for seed in range(50):
+            chosen, records, now = random.Random(seed), list[tuple[str, int]](), begin
+            for _ in range(40):
+                now += hour // 4 * chosen.choice([0, 1, 2, 8, 24])
+                records.append((chosen.choice("abc"), now - hour // 4 * chosen.choice([0, 0, 0, 1, 8, 20])))
+            task, passed = WindowTask(DAYS, bounds=day_of), list[Result]()
+            changelog: dict[tuple[bytes, int], Row] = {}
+            for record in records:
+                rows = task.process([record])
+                passed += results_of(rows)
+                changelog |= {(row.key, row.start): row for row in rows if row.place is None}
+                if chosen.random() < 0.2:
+                    task = WindowTask(DAYS, changelog.values(), bounds=day_of)
+            assert passed == account_of_days(records), seed
+            lengths |= {(end - start) // hour for _, start, end, _, _ in passed}
+    assert lengths == {23, 24, 25}
+
+
+SLIDING = SlidingWindows("10 seconds", grace="1 hour")
+
+
+def account_of_sliding_windows(records: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+    """By key and start the count and the newest time: a window ends at each record, and one begins behind it."""
+    counted = {}
+    for key, at in records:
+        times = [other for name, other in records if name == key]
+        for start in (max(0, at - SLIDING.size_ms), at + 1):
+            if within := [other for other in times if start <= other <= start + SLIDING.size_ms]:
+                counted[key, start] = len(within), max(within)
+    return counted
+
+
+@pytest.mark.parametrize("begin", [0, 10**6])
+def test_sliding_windows_do_not_depend_on_the_order_of_records_that_are_in_time(begin: int) -> None:
+    """Before some micro-batches the state is lost, and restored from what the changelog has."""
+    for seed in range(150):
+        chosen, times = random.Random(seed), [begin]
+        while len(times) < 30:
+            times.append(times[-1] + chosen.choice([0, 1, 1, 500, 3000, 9999, 10_000, 10_001, 15_000]))
+        records = [(chosen.choice("ab"), at) for at in times]
+        chosen.shuffle(records)
+        expected, changelog = account_of_sliding_windows(records), dict[tuple[str, int], Row]()
+        task = WindowTask(SLIDING, final=False)
+        while records:
+            taken = chosen.choice([1, 1, 2, 7])
+            changelog |= {(row.key.decode(), row.start): row for row in task.process(records[:taken])}
+            records = records[taken:]
+            if chosen.random() < 0.2:
+                task = WindowTask(SLIDING, changelog.values(), final=False)
+        assert {place: (row.parts["p0"], row.at) for place, row in changelog.items()} == expected, seed
+
+
+def test_each_sliding_window_is_passed_once_however_often_the_state_is_restored() -> None:
+    """With records in the order of time. A closed window tells later records which windows they begin."""
+    windows = SlidingWindows("10 seconds", grace="3 seconds")
+    for seed in range(150):
+        chosen, times = random.Random(seed), [10**6]
+        while len(times) < 40:
+            times.append(times[-1] + chosen.choice([0, 1, 1, 500, 3000, 9999, 10_000, 10_001, 15_000]))
+        records = [(chosen.choice("ab"), at) for at in times]
+        expected = [
+            (key, start, start + SLIDING.size_ms, newest, count)
+            for (key, start), (count, newest) in account_of_sliding_windows(records).items()
+            if start + SLIDING.size_ms < times[-1] - windows.grace_ms
+        ]
+        task, passed, changelog = WindowTask(windows), list[Result](), dict[tuple[bytes, int], Row]()
+        while records:
+            taken = chosen.choice([1, 1, 2, 7])
+            rows = task.process(records[:taken])
+            passed += results_of(rows)
+            changelog |= {(row.key, row.start): row for row in rows if row.place is None}
+            records = records[taken:]
+            if chosen.random() < 0.2:
+                task = WindowTask(windows, changelog.values())
+        assert passed == sorted(expected, key=lambda result: (result[2], result[1], result[0])), seed
 
 
 def test_a_window_closes_when_a_record_is_as_late_as_its_end_and_the_grace() -> None:

@@ -16,11 +16,12 @@ from streamplan.model.processor import (
     Processor,
     ProcessorContext,
     Record,
+    SessionStore,
     WindowStore,
 )
+from streamplan.model.windows import stored_session_key, stored_window_key
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Double, Integer, Long, String
-from streamplan.spark.planning.task_stores import window_key
 
 from tests.support.stores_task import Arrived, StoresTask
 
@@ -282,7 +283,73 @@ def test_a_window_store_is_a_dict_of_keys_and_starts_that_forgets_what_is_too_ol
             }[word]
         )
     assert [json.loads(each.value["s"]) for each in made] == expected
-    assert task.changelogs["recent"].keys() == {window_key(key.encode(), at * SECOND) for key, at in values}
+    assert task.changelogs["recent"].keys() == {stored_window_key(key.encode(), at * SECOND) for key, at in values}
+
+
+class Visits(Context):
+    """Puts and removes sessions, and forwards those that there are."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.sessions = context.get_state_store("visits")
+
+    def process(self, record: Record) -> None:
+        sessions, at, n = self.sessions, record.timestamp, record.value.n
+        begin = at - timedelta(seconds=n % 7)
+        match record.value.s:
+            case "put":
+                sessions.put(record.key, n, begin, at)
+            case "remove":
+                sessions.remove(record.key, begin, at)
+            case "one":
+                self.context.forward({"s": json.dumps(sessions.fetch_session(record.key, begin, at))})
+            case word:
+                found = sessions.fetch(record.key)
+                if word == "find":
+                    found = sessions.find_sessions(record.key, at - timedelta(seconds=n), at)
+                bounds = [[int(each.start.timestamp()), int(each.end.timestamp()), value] for each, value in found]
+                self.context.forward({"s": json.dumps(bounds)})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_session_store_is_a_dict_of_keys_starts_and_ends_that_forgets_what_is_too_old(seed: int) -> None:
+    """The retention is long, so that only the least end that is fetched moves on."""
+    drawn = random.Random(seed)
+    store = SessionStore(String(), Long(), retention="5 minutes")
+    task = StoresTask(Visits, {"visits": store}, "s string")
+    values: dict[tuple[str, int, int], int] = {}
+    made, expected, now, newest = [], [], 20, -1
+    for offset in range(150):
+        now = max(20, now + drawn.randrange(-5, 12))
+        key, word, n = (
+            drawn.choice("ab"),
+            drawn.choice(["put", "put", "remove", "one", "find", "all"]),
+            drawn.randrange(30),
+        )
+        made += task.process(Arrived(key, now * SECOND, {"s": word, "n": n}, offset))
+        if offset % 40 == 39:
+            task.restore()
+        if word in ("put", "remove"):
+            newest = max(newest, now)
+            values.pop((key, now - n % 7, now), None)
+            if word == "put":
+                values[key, now - n % 7, now] = n
+            continue
+        earliest = -1 if newest < 0 else newest - 300 + 0.001
+        live = {each: value for each, value in values.items() if each[2] >= earliest and each[0] == key}
+        in_order = sorted(live, key=lambda each: (each[2], each[1]))
+        expected.append(
+            {
+                "one": live.get((key, now - n % 7, now)),
+                "find": [[*each[1:], live[each]] for each in in_order if each[2] >= now - n and each[1] <= now],
+                "all": [[*each[1:], live[each]] for each in in_order],
+            }[word]
+        )
+    assert [json.loads(each.value["s"]) for each in made] == expected
+    assert {key: value for key, (value, _) in task.changelogs["visits"].items() if value is not None} == {
+        stored_session_key(key.encode(), start * SECOND, end * SECOND): long(n)
+        for (key, start, end), n in values.items()
+    }
 
 
 def test_a_window_whose_segment_is_over_is_gone_from_the_state_and_not_put() -> None:
@@ -290,10 +357,10 @@ def test_a_window_whose_segment_is_over_is_gone_from_the_state_and_not_put() -> 
     task = StoresTask(Recent, {"recent": store}, "s string")
     for offset, at in enumerate((0, 400 * SECOND, 10 * SECOND)):
         task.process(Arrived("k", at, {"s": "put", "n": 1}, offset))
-    assert [key for (key,) in task.state["recent"]] == [window_key(b"k", 400 * SECOND)]
+    assert [key for (key,) in task.state["recent"]] == [stored_window_key(b"k", 400 * SECOND)]
     assert len(task.changelogs["recent"]) == 3
     task.restore()
-    assert [key for (key,) in task.state["recent"]] == [window_key(b"k", 400 * SECOND)]
+    assert [key for (key,) in task.state["recent"]] == [stored_window_key(b"k", 400 * SECOND)]
     (made,) = task.process(Arrived("k", 500 * SECOND, {"s": "all", "n": 0}, 3))
     assert json.loads(made.value["s"]) == [["k", 401, 1]]
 

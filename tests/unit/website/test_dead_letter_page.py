@@ -12,9 +12,7 @@ from streamplan.settings import PACKAGE, PROJECT
 PAGE = (PROJECT / "docs" / "dead-letters.md").read_text()
 REASONS = re.findall(r"^\| (`.+?`)(?: \||, `)", PAGE.split("\n## Reasons\n")[1], re.M)
 CODE = "\n".join(
-    file.read_text()
-    for folder in ("serdes", "spark/planning", "model")
-    for file in sorted(Path(PACKAGE, folder).rglob("*.py"))
+    file.read_text() for folder in ("serdes", "spark", "model") for file in sorted(Path(PACKAGE, folder).rglob("*.py"))
 )
 
 

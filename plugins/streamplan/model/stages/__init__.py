@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import TableFilter, TableJoin
+from streamplan.model.operations import GlobalJoin
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain, in_order
 from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.look_up import LookUpStage, look_ups
+from streamplan.model.stages.old_values import OldValuesStage
 from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.process_stores import ProcessStoresStage
 from streamplan.model.stages.stage import Stage, StatelessStage
@@ -32,6 +33,7 @@ STAGES: tuple[type[Stage], ...] = (
     AggregateStage,
     ProcessStage,
     ProcessStoresStage,
+    OldValuesStage,
 )
 """The kinds that a sub-topology can have."""
 
@@ -74,6 +76,30 @@ def stage_of(subtopology: Subtopology) -> Stage:
     return stages[0] if stages else StatelessStage(subtopology, ())
 
 
+def repeats_its_state(subtopology: Subtopology) -> bool:
+    """Whether a micro-batch that runs again leaves the same state. Behind a global table it may meet other rows."""
+    takers = [node for stage in stages_of(subtopology) if not stage.is_at_sources for node in stage.takers]
+    before = subtopology.upstream_of(takers)
+    return not any(isinstance(node, Processor) and isinstance(node.operation, GlobalJoin) for node in before)
+
+
+def passing_by(subtopology: Subtopology) -> tuple[str, ...]:
+    """Return the nodes whose records meet results of a state behind it, without going through it.
+
+    They are merged with results, or go into a state that is given results, too. There are none where the state is given
+    what the sources read: its operator gives all records.
+    """
+    stages = stages_of(subtopology)
+    if any(stage.is_at_sources for stage in stages):
+        return ()
+    takers = [{node.name for node in stage.takers} for stage in stages]
+    behind = subtopology.downstream_of(set[str]().union(*takers))
+    meeting = behind.union(*(names for names in takers if names & behind))
+    before = subtopology.predecessors
+    passed = (name for node in subtopology.nodes if node.name in meeting for name in before[node.name])
+    return tuple(dict.fromkeys(name for name in passed if name not in behind.union(*takers)))
+
+
 def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     """Yield the operations whose state depends on other state in a way that no query has."""
     stages = stages_of(subtopology)
@@ -82,26 +108,6 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     for stage in stages:
         yield from stage.faults([other for other in stages if other is not stage], reached)
     yield from _faults_of_time(stages)
-    for filtering in subtopology.processors_with(TableFilter):
-        if isinstance(filtering.operation, TableFilter) and filtering.operation.old_values:
-            yield Diagnostic(
-                filtering.location,
-                "filters a table with a state store. The library leaves out the deletion of a key whose value before "
-                "was not kept either, and here that value is not known",
-                "to_stream().filter('…') gives the kept values without deletions. For all deletions, write the table "
-                "to a compacted topic with to_stream().to('…') and filter Topology.table('…')",
-            )
-    for node in subtopology.nodes:
-        if isinstance(node, Processor) and isinstance(node.operation, TableJoin):
-            continue
-        sides = {before in reached or before in names for before in subtopology.predecessors[node.name]}
-        if node.name in reached and len(sides) > 1:
-            yield Diagnostic(
-                node.location,
-                "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream "
-                "of the same sub-topology",
-                "Put repartition() behind one of them",
-            )
 
 
 def _faults_of_time(stages: Iterable[Stage]) -> Iterable[Diagnostic]:

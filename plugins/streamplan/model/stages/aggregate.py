@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from streamplan.model.operations import (
     SETS_KEY,
     Aggregate,
+    AggregateWindowsFunction,
     Count,
     FinalAggregate,
     FinalCount,
@@ -52,7 +53,7 @@ class AggregateStage(AggregatingStage):
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
         """See :meth:`Stage.nodes_in`."""
         aggregates = subtopology.processors_with(Count, Aggregate, Reduce)
-        return tuple(node for node in aggregates if not has_sessions(node) and not passes_final_results(node))
+        return tuple(node for node in aggregates if not goes_by_task(node))
 
     @property
     def restores_in_workers(self) -> bool:
@@ -65,9 +66,26 @@ class AggregateStage(AggregatingStage):
         return {"updates": "in the order of the records"} if self.passes_updates_in_order else {}
 
 
+def goes_by_task(node: Processor) -> bool:
+    """Return whether an aggregate goes by the time of its stream task, whatever else its sub-topology has."""
+    goes = (has_sessions, has_sliding_windows, passes_final_results, has_functions)
+    return any(each(node) for each in goes)
+
+
+def has_functions(node: Processor) -> bool:
+    """Return whether Python functions aggregate windows."""
+    return isinstance(node.operation, AggregateWindowsFunction)
+
+
 def has_sessions(node: Processor) -> bool:
     """Return whether the windows of an aggregate are sessions."""
     return isinstance(node.operation, Count | Aggregate) and isinstance(node.operation.window, SessionWindows)
+
+
+def has_sliding_windows(node: Processor) -> bool:
+    """Return whether the records decide where the windows of an aggregate begin."""
+    windows = node.operation.window if isinstance(node.operation, Count | Aggregate) else None
+    return isinstance(windows, TimeWindows) and windows.slides
 
 
 def passes_final_results(node: Processor) -> bool:

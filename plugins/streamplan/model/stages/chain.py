@@ -51,8 +51,13 @@ class StageChain(Stage):
 
     @property
     def stores(self) -> Mapping[str, Restore]:
-        """See :attr:`Stage.stores`."""
-        return {store: restored for part in self.parts for store, restored in part.stores.items()}
+        """See :attr:`Stage.stores`. Of a store that several parts have, one may need every record."""
+        found: dict[str, Restore] = {}
+        for part in self.parts:
+            for store, restored in part.stores.items():
+                if found.get(store) is not Restore.EVERY_RECORD:
+                    found[store] = restored
+        return found
 
     @property
     def restores_in_workers(self) -> bool:
@@ -138,7 +143,7 @@ class StageChain(Stage):
 
     def part_of(self, node: Processor) -> Stage:
         """See :meth:`Stage.part_of`. A processor that is no part's own belongs to the first part behind it."""
-        own = next((part for part in self.parts if node.name in {each.name for each in part.nodes}), None)
+        own = next((part for part in self.parts if part.owns(node)), None)
         if own is not None:
             return own
         if node.store is not None and (of_store := [part for part in self.parts if node.store in part.stores]):
@@ -150,7 +155,10 @@ class StageChain(Stage):
         """Return the parts of whose results a part is given records, in their order."""
         names = {node.name for node in self.subtopology.upstream_of(part.takers)}
         return tuple(
-            other for other in self.parts if other is not part and any(node.name in names for node in other.nodes)
+            other
+            for other in self.parts
+            if other is not part
+            and (other.leaves_out_records or any(node.name in names for node in (*other.nodes, *other.results)))
         )
 
 

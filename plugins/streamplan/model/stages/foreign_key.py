@@ -9,12 +9,25 @@ from typing import ClassVar
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import (
     SENDS,
+    Aggregate,
+    Count,
+    ForeignKeyResult,
+    Process,
+    Reduce,
     ResponseJoin,
+    StateStore,
+    StoreForJoin,
     SubscriptionReceive,
     SubscriptionSend,
 )
 from streamplan.model.processor_topology import Node, Processor, Subtopology
 from streamplan.model.stages.stage import Restore, Stage
+
+_OF_JOIN = (SubscriptionReceive, *SENDS, ResponseJoin, ForeignKeyResult)
+"""The operations of such a join."""
+
+_OF_OTHER_STATE = (Aggregate, Count, Process, Reduce, StateStore, StoreForJoin)
+"""The operations that write stores of other stages."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +38,7 @@ class ForeignKeyStage(Stage):
     """
 
     is_at_sources: ClassVar[bool] = True
+    leaves_out_records: ClassVar[bool] = True
 
     recounts_last_updates = True
 
@@ -59,7 +73,12 @@ class ForeignKeyStage(Stage):
     @property
     def stores(self) -> Mapping[str, Restore]:
         """See :attr:`Stage.stores`. The table's rows are among them."""
-        return dict.fromkeys(self.subtopology.stores, Restore.LAST_OF_KEY)
+        others = {node.store for node in self.subtopology.processors_with(*_OF_OTHER_STATE)}
+        return dict.fromkeys((store for store in self.subtopology.stores if store not in others), Restore.LAST_OF_KEY)
+
+    def owns(self, node: Processor) -> bool:
+        """See :meth:`Stage.owns`. The nodes that send, and those of the result, are among them."""
+        return isinstance(node.operation, _OF_JOIN)
 
     def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
         """See :meth:`Stage.faults`."""
@@ -71,9 +90,17 @@ class ForeignKeyStage(Stage):
                 "to_stream().to('…'), and join Topology.table('…')",
             )
         for other in others:
-            for node in other.nodes:
+            for node in other.nodes if other.is_at_sources else ():
                 yield Diagnostic(
                     node.location,
                     f"{other.operation_of(node)} shares its sub-topology with a join by a foreign key",
                     "Put repartition() before it: that makes two",
                 )
+        read = [source for source in self.subtopology.sources if source.carried is None]
+        if len(self.nodes) == 1 and len(read) > 1:
+            topics = ", ".join(source.topic for source in read)
+            yield Diagnostic(
+                self.nodes[0].location,
+                f"the sub-topology of a join by a foreign key reads several topics: {topics}",
+                "Put repartition() behind one of them, before they meet",
+            )

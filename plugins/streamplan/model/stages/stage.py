@@ -30,6 +30,7 @@ class Stage:
         nodes: The processors that pass what the state makes of records.
         has_one_node: Whether Spark's operator has one such processor. Others share the operator.
         is_at_sources: Whether it is given what the sources read, and not what operations have made of that.
+        leaves_out_records: Whether operations are not given all records of the sources behind it.
     """
 
     subtopology: Subtopology
@@ -37,6 +38,7 @@ class Stage:
 
     has_one_node: ClassVar[bool] = False
     is_at_sources: ClassVar[bool] = False
+    leaves_out_records: ClassVar[bool] = False
 
     @property
     def aggregates(self) -> bool:
@@ -56,6 +58,11 @@ class Stage:
     @property
     def needs_every_record(self) -> bool:
         """Whether each result is made of all records of its key."""
+        return False
+
+    @property
+    def needs_superseded(self) -> bool:
+        """Whether its results are made of values that a compacted topic need not have any more."""
         return False
 
     @property
@@ -86,6 +93,10 @@ class Stage:
     def has(self, node: Processor) -> bool:
         """Return whether a processor is one of its nodes, whatever expressions it has: a validation tries others."""
         return any(node.name == own.name for own in self.nodes)
+
+    def owns(self, node: Processor) -> bool:
+        """Return whether a processor belongs to it alone, so that its plans know it."""
+        return self.has(node)
 
     @property
     def takers(self) -> tuple[Processor, ...]:

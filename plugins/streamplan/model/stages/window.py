@@ -13,13 +13,23 @@ from streamplan.model.operations import (
     FinalCount,
 )
 from streamplan.model.processor_topology import Node, Processor, Subtopology
-from streamplan.model.stages.aggregate import AggregatingStage, has_sessions, passes_final_results
+from streamplan.model.stages.aggregate import (
+    AggregatingStage,
+    goes_by_task,
+    has_functions,
+    has_sessions,
+    has_sliding_windows,
+    passes_final_results,
+)
 from streamplan.model.stages.stage import any_of
 
 
 @dataclass(frozen=True)
 class WindowStage(AggregatingStage):
-    """An aggregate of windows by the time of the stream task: of sessions, or of final results."""
+    """An aggregate of windows by the time of the stream task.
+
+    It is one of sessions, of sliding windows, of final results, or by Python functions.
+    """
 
     has_one_node: ClassVar[bool] = True
     sorts_in_python = True
@@ -28,7 +38,7 @@ class WindowStage(AggregatingStage):
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
         """See :meth:`Stage.nodes_in`."""
         aggregates = subtopology.processors_with(Count, Aggregate)
-        return tuple(node for node in aggregates if has_sessions(node) or passes_final_results(node))
+        return tuple(node for node in aggregates if goes_by_task(node))
 
     @property
     def is_final(self) -> bool:
@@ -41,9 +51,35 @@ class WindowStage(AggregatingStage):
         return all(map(has_sessions, self.nodes))
 
     @property
+    def has_functions(self) -> bool:
+        """Whether Python functions aggregate."""
+        return any(map(has_functions, self.nodes))
+
+    @property
+    def recounts_in_state(self) -> bool:
+        """See :attr:`Stage.recounts_in_state`. The functions are called again."""
+        return self.has_functions
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether it has windows. Functions that aggregate several streams may have none."""
+        operations = (node.operation for node in self.nodes)
+        return all(isinstance(each, Count | Aggregate) and each.window is not None for each in operations)
+
+    @property
+    def restores_deletions(self) -> bool:
+        """See :attr:`Stage.restores_deletions`. What a function has deleted has moved the time on."""
+        return self.has_functions
+
+    @property
+    def slides(self) -> bool:
+        """Whether the records decide where its windows begin."""
+        return all(map(has_sliding_windows, self.nodes))
+
+    @property
     def restores_in_workers(self) -> bool:
-        """See :attr:`Stage.restores_in_workers`."""
-        return True
+        """See :attr:`Stage.restores_in_workers`. What a function makes may be of any size."""
+        return not self.has_functions
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -60,20 +96,26 @@ class WindowStage(AggregatingStage):
     @property
     def judged_by_time(self) -> Mapping[str, str]:
         """See :attr:`Stage.judged_by_time`."""
-        decided = "which final results were passed" if self.is_final else "which sessions take further records"
+        if not self.has_windows:
+            return {}
+        kind = "sessions" if self.of_sessions else "sliding windows" if self.slides else "windows"
+        decided = "which final results were passed" if self.is_final else f"which {kind} take further records"
         return {node.name: decided for node in self.nodes}
 
     def depends_on_arrival(self, nodes: Collection[Node]) -> str:
         """See :meth:`Stage.depends_on_arrival`."""
         if len(self.subtopology.sources) == 1 or not any_of(self.nodes, nodes):
             return ""
-        windows = "the windows" if self.is_final else "sessions"
+        windows = "sessions" if self.of_sessions and not self.is_final else "the windows"
+        if not self.has_windows:
+            return "what is made of several topics depends on when their records came"
         return f"{windows} of several topics depend on when their records came"
 
     def _operation_of(self, node: Processor) -> str:
-        operation = super()._operation_of(node)
-        return (
-            f"{operation.removeprefix('final')} of final results"
-            if passes_final_results(node)
-            else f"{operation} of sessions"
-        )
+        operation = super()._operation_of(node).removeprefix("final").removesuffix("windows").removesuffix("functions")
+        if passes_final_results(node):
+            return f"{operation} of final results"
+        if not self.has_windows:
+            return operation
+        kind = "sessions" if has_sessions(node) else "sliding windows" if has_sliding_windows(node) else "windows"
+        return f"{operation} of {kind}"

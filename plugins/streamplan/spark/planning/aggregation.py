@@ -26,15 +26,26 @@ from pyspark.sql.types import (
 
 from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
-from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce, arguments_of_call
+from streamplan.model.operations import (
+    STREAM_OF_RECORD,
+    Aggregate,
+    AggregateColumn,
+    AggregateWindowsFunction,
+    Count,
+    Reduce,
+    TableCount,
+    arguments_of_call,
+    value_of_stream,
+)
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
-from streamplan.serdes.field_types import GREATEST_PRECISION
+from streamplan.serdes.field_types import FIELD_TYPES, GREATEST_PRECISION
 from streamplan.serdes.internal import value_expression
 from streamplan.serdes.primitive import KeySerde
-from streamplan.spark.planning.field_types import declared_fields
+from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.keys import big_endian, number_in_key, read_key
 from streamplan.spark.planning.records import RecordFrame, read_stored
+from streamplan.spark.planning.window_bounds import window_bounds
 from streamplan.spark.sources import HEADERS
 
 WINDOW_START = "window_start"
@@ -103,6 +114,29 @@ def cogrouped(streams: Sequence[RecordFrame]) -> RecordFrame:
     return replace(streams[0], data=reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames))
 
 
+def numbered_values(records: RecordFrame, number: int) -> RecordFrame:
+    """Return the records of one of several streams that functions aggregate, each value in the field of its stream.
+
+    Args:
+        records: The records of the stream.
+        number: That of the stream.
+
+    Raises:
+        Refused: A field of the records has a type that Python is not given.
+    """
+    if unsupported := [
+        f"{name} of type {told}" for name, told in declared_fields(records.data).items() if any(unreadable_types(told))
+    ]:
+        raise Refused(
+            f"the functions of a cogroup are not given {', '.join(unsupported)}",
+            remedy=f"With map_values give it one of {', '.join(FIELD_TYPES)}, as in base64(value).",
+        )
+    value = F.when(records.has_value, F.struct(*(F.col(f"`{name}`") for name in records.fields)))
+    fields = [F.lit(number).alias(STREAM_OF_RECORD), value.alias(value_of_stream(number))]
+    data = records.data.select(*fields, "record")
+    return replace(records, data=data, value_is_raw=False, serde=None, format=None)
+
+
 def restore_aggregation(
     nodes: Sequence[Processor],
     inputs: Mapping[str, RecordFrame],
@@ -161,6 +195,11 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         case Count():
             fields = [F.col(f"s{number}_count").alias("count")]
             value, encoding = big_endian(F.col(f"s{number}_count")), "count"
+        case AggregateWindowsFunction(fields=made):
+            value, encoding = F.col(f"s{number}_value"), "json"
+            types = data.select(*(F.lit(None).cast(of_field).alias(name) for name, of_field in made)).schema
+            data = data.withColumn("_made", _from_stored(value, types))
+            fields = [F.col(f"_made.`{name}`").alias(name) for name, _ in made]
         case Aggregate(columns=columns):
             fields = [F.col(f"s{number}_{column.name}").alias(column.name) for column in columns]
             stored = declared_fields(data.select(*fields))
@@ -352,15 +391,22 @@ def with_windows(rows: DataFrame, windows: TimeWindows, time: str) -> DataFrame:
         windows: The windows.
         time: The name of a column with a timestamp.
     """
+    at = F.unix_millis(time)
+    if not windows.begin_at_multiples:
+        return rows.select("*", _window_of(windows, *window_bounds(windows, at)))
     if windows.advance is None:
         return rows.withColumn("window", F.window(time, f"{windows.size_ms} milliseconds"))
-    at, advance = F.unix_millis(time), F.lit(windows.advance_ms).cast("bigint")
+    advance = F.lit(windows.advance_ms).cast("bigint")
     earliest = F.greatest(F.lit(0).cast("bigint"), at - F.lit(windows.size_ms) + advance)
     starts = F.sequence(earliest - earliest % advance, at, advance)
-    start, end = F.col("_start"), F.col("_start") + F.lit(windows.size_ms)
-    window = F.struct(F.timestamp_millis(start).alias("start"), F.timestamp_millis(end).alias("end"))
+    start = F.col("_start")
     rows = rows.withColumn("_start", F.explode(starts))
-    return rows.select("*", window.alias("window", metadata={_WATERMARK: windows.grace_ms})).drop("_start")
+    return rows.select("*", _window_of(windows, start, start + F.lit(windows.size_ms))).drop("_start")
+
+
+def _window_of(windows: TimeWindows, start: Column, end: Column) -> Column:
+    window = F.struct(F.timestamp_millis(start).alias("start"), F.timestamp_millis(end).alias("end"))
+    return window.alias("window", metadata={_WATERMARK: windows.grace_ms})
 
 
 def stored_key(windows: TimeWindows | JoinWindows | None) -> list[Column]:
@@ -391,6 +437,8 @@ def node_arguments(number: int, node: Processor, frame: RecordFrame) -> list[Arg
         node: An aggregation.
         frame: The records that it aggregates.
     """
+    if isinstance(node.operation, AggregateWindowsFunction):
+        return [Argument(f"a{number}_value", frame.value, F.col("_stored"))]
     if isinstance(node.operation, Count):
         return [Argument(f"a{number}_count_0", F.lit(1).cast("bigint"), F.col("_stored"))]
     if isinstance(node.operation, Reduce):
@@ -449,7 +497,9 @@ def stored_value(number: int, node: Processor, types: StructType) -> Column:
         node: An aggregation that is no reduction.
         types: With the type of each column ``s<n>_`` of its store.
     """
-    if isinstance(node.operation, Count):
+    if isinstance(node.operation, AggregateWindowsFunction):
+        return F.col("value")
+    if isinstance(node.operation, Count | TableCount):
         failure = F.raise_error(F.lit("a changelog value of a count has 8 bytes"))
         count = F.conv(F.hex("value"), 16, 10).cast("bigint")
         return F.when(F.octet_length("value") == 8, count).otherwise(failure.cast("bigint"))
@@ -457,7 +507,11 @@ def stored_value(number: int, node: Processor, types: StructType) -> Column:
     value_type = StructType(
         [StructField(column.name, types[f"s{number}_{column.name}"].dataType) for column in node.operation.columns]
     )
-    return F.from_json(F.col("value").cast("string"), value_type, {"mode": "FAILFAST", "timeZone": "UTC"})
+    return _from_stored(F.col("value"), value_type)
+
+
+def _from_stored(value: Column, value_type: StructType) -> Column:
+    return F.from_json(value.cast("string"), value_type, {"mode": "FAILFAST", "timeZone": "UTC"})
 
 
 def stored_records(rows: DataFrame, inputs: RecordFrame) -> RecordFrame:

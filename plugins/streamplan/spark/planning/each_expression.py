@@ -19,12 +19,15 @@ from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
+    AggregateWindowsFunction,
     Cogroup,
+    CogroupFunctionSide,
     CogroupSide,
     Filter,
     FilterNot,
     FlatMap,
     FlatMapValues,
+    GlobalJoin,
     Join,
     KeySelect,
     Map,
@@ -35,6 +38,7 @@ from streamplan.model.operations import (
     StreamJoin,
     TableFilter,
     TableJoin,
+    TableKeySelect,
     TableMapValues,
 )
 
@@ -44,11 +48,13 @@ _EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
     Split: ("conditions",),
     MapValues: ("value",),
     KeySelect: ("key",),
+    TableKeySelect: ("key",),
     Map: ("key", "value"),
     FlatMap: ("each", "key", "value"),
     FlatMapValues: ("each", "value"),
     Peek: ("metrics",),
     Join: ("value",),
+    GlobalJoin: ("key", "value"),
     StreamJoin: ("value",),
     TableJoin: ("value",),
     TableFilter: ("condition",),
@@ -58,11 +64,13 @@ _EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
 }
 """The fields of operations that have expressions."""
 
-_PASSES = Filter | FilterNot | KeySelect | Peek | Split | TableFilter
+_PASSES = Filter | FilterNot | KeySelect | Peek | Split | TableFilter | TableKeySelect
 """The operations of these that keep the value."""
 
 _WORDS = {
     "key_select": "the key",
+    "global_join": "join",
+    "table_key_select": "group_by",
     "split": "branch",
     "stream_join": "join",
     "outer_stream_join": "join",
@@ -103,7 +111,7 @@ def judge_each(operation: Operation, unknown: Collection[str], attempt: Callable
         attempt: Plans an operation in its place. Raises what Spark says of it.
     """
     names = next((names for kind, names in _EXPRESSIONS.items() if isinstance(operation, kind)), ())
-    if not names or isinstance(operation, Cogroup):
+    if not names or isinstance(operation, Cogroup | CogroupFunctionSide | AggregateWindowsFunction):
         return None
     places = [
         (name, number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import and_
+from typing import cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,9 +17,13 @@ from streamplan.errors import Refused
 from streamplan.serdes.field_types import FieldType, StructType
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import UUID, UUID_PATTERN, Bytes, Double, Integer, KeySerde, Long, String
+from streamplan.serdes.windowed import Windowed
 from streamplan.spark.planning.field_types import declared_type
 
 _UUID_BYTES = 36
+
+_SIZE = "SIZE"
+"""Stands for a number of bytes in a reason."""
 
 _NUMBER_BYTES = {"int": 4, "bigint": 8, "double": 8}
 """By the type of a key the bytes that its serde writes."""
@@ -56,6 +61,8 @@ def read_key(serde: KeySerde, data: Column) -> Column:
             return data
         case Json():
             return F.from_json(data.cast("string"), serde.field_type)
+        case Windowed():
+            return _windowed_key(serde, data)
     return data.cast("string")
 
 
@@ -76,6 +83,9 @@ def write_key(serde: KeySerde, key: Column) -> Column:
             return F.when(key.isNotNull(), big_endian(bits))
         case Json():
             return F.to_json(key).cast("binary")
+        case Windowed():
+            bounds = (big_endian(key.getField(name)) for name in serde.bounds)
+            return F.concat(write_key(key_alone(serde), key.getField("key")), *bounds)
     return key.cast("binary")
 
 
@@ -97,6 +107,13 @@ def key_fault(serde: KeySerde, data: Column) -> Column | None:
             is_key = reduce(and_, (read.getField(name).isNotNull() for name in serde.fields))
             is_key &= write_key(serde, read).eqNullSafe(data)
             return F.when(data.isNotNull() & ~is_key, F.lit(f"the key is not as {serde.name} writes it"))
+        case Windowed():
+            size = F.octet_length(data)
+            before, _, behind = serde.fault_of_size(_SIZE).partition(_SIZE)
+            too_short = F.concat(F.lit(before), size, F.lit(behind))
+            fault = key_fault(key_alone(serde), _without_window(serde, data))
+            no_key = F.lit(None).cast("string") if fault is None else fault
+            return F.when(size < F.lit(serde.window_bytes), too_short).otherwise(no_key)
         case Integer() | Long() | Double():
             size = F.octet_length(data)
             expected = _NUMBER_BYTES[serde.field_type]
@@ -130,12 +147,20 @@ def new_key(serde: KeySerde, data: DataFrame, expression: str) -> tuple[Column, 
     of_value = declared_type(data.select(value.alias("key")).schema["key"].dataType)
     if not _takes(serde, of_value):
         remedy = f"Cast it: cast({expression} as {serde.field_type})."
-        if isinstance(serde, Json):
+        if isinstance(serde, Json | Windowed):
             remedy = f"Give it these fields, in this order: struct({', '.join(serde.fields)})."
+        if isinstance(serde, Windowed):
+            start = "unix_millis(record.window.start) as start"
+            remedy = f"Give it these fields, in this order: struct({', '.join(serde.fields)}). For example {start}."
         raise Refused(f"the key is of type {of_value}, and {serde.name} writes {serde.field_type}", remedy=remedy)
     key = value.cast(serde.field_type)
-    if isinstance(serde, Json):
+    if isinstance(serde, Json | Windowed):
         faults = [F.when(key.getField(name).isNull(), F.lit(f"the key has no {name}")) for name in serde.fields]
+        if isinstance(serde, Windowed) and isinstance(serde.key, UUID | Double):
+            written = write_key(serde, key)
+            if (fault := key_fault(serde, written)) is not None:
+                faults.append(fault)
+            key = read_key(serde, written)
         return key, F.when(key.isNotNull(), F.coalesce(*faults))
     if not isinstance(serde, UUID | Double):
         return key, None
@@ -145,14 +170,37 @@ def new_key(serde: KeySerde, data: DataFrame, expression: str) -> tuple[Column, 
 
 def _takes(serde: KeySerde, of_value: FieldType) -> bool:
     """Whether each value of a type is a key of a serde."""
-    if not isinstance(serde, Json):
+    if isinstance(serde, Windowed):
+        types = {**dict.fromkeys(serde.fields, "bigint"), "key": serde.key.field_type}
+    elif isinstance(serde, Json):
+        types = dict(serde.fields)
+    else:
         return str(of_value) in (*_TAKEN[serde.field_type], "void")
     if not isinstance(of_value, StructType):
         return str(of_value) == "void"
     names = [name for name, _ in of_value.fields]
-    return names == [*serde.fields] and all(
-        str(of_part) in (*_TAKEN[serde.fields[name]], "void") for name, of_part in of_value.fields
+    return names == [*types] and all(
+        str(of_part) in (*_TAKEN[types[name]], "void") for name, of_part in of_value.fields
     )
+
+
+def key_alone(serde: Windowed) -> KeySerde:
+    """Return the serde of the key in a key with a window."""
+    return cast("KeySerde", serde.key)
+
+
+def _without_window(serde: Windowed, data: Column) -> Column:
+    return F.substring(data, F.lit(1), F.octet_length(data) - F.lit(serde.window_bytes))
+
+
+def _windowed_key(serde: Windowed, data: Column) -> Column:
+    """The struct of a key and its window; null for bytes that are too few."""
+    parts = {"key": read_key(key_alone(serde), _without_window(serde, data))}
+    for place, name in enumerate(serde.bounds):
+        behind = F.lit(serde.window_bytes - 8 * place - 1)
+        parts[name] = number_of(F.substring(data, F.octet_length(data) - behind, F.lit(8)))
+    read = F.struct(*(parts[name].alias(name) for name in serde.fields))
+    return F.when(F.octet_length(data) >= F.lit(serde.window_bytes), read)
 
 
 def big_endian(number: Column) -> Column:

@@ -1,11 +1,12 @@
-"""Makes one of what two sessions have aggregated, with the results of Spark's own aggregate functions."""
+"""What a record adds to windows, with the results of Spark's own aggregate functions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import Any
+from functools import reduce
+from typing import Any, Protocol
 
 from pyspark.sql.types import DataType, DecimalType
 
@@ -19,9 +20,21 @@ _EXACT = Context(prec=100)
 """Adds decimals of any type of Spark without rounding."""
 
 
+class Fold(Protocol):
+    """Adds a record to what windows have aggregated."""
+
+    def added(self, totals: Sequence[tuple[Any, ...]], parts: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Return the parts of a window with one more record; None for a window that is deleted.
+
+        Args:
+            totals: The parts of the windows that the record makes one of. A new window has none of them.
+            parts: What the record gives.
+        """
+
+
 @dataclass(frozen=True)
 class Merging:
-    """Merges the parts of sessions.
+    """Merges the parts of sessions, and of windows with a record. It is a :class:`Fold`.
 
     A record is a session, too. Null is passed over, as in SQL. Of equals ``min_by`` and ``max_by`` keep the first. A
     reduction keeps the last of equals, and a value without a rank where there is no other one.
@@ -33,6 +46,22 @@ class Merging:
 
     functions: tuple[str, ...]
     types: tuple[DataType, ...]
+
+    def of(self, row: Any) -> Fold:
+        """Return what adds one record: every record is added alike."""
+        return self
+
+    def restored(self, parts: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Return what a window has of what a changelog has: no window is deleted."""
+        return parts
+
+    def is_deleted(self, parts: tuple[Any, ...]) -> bool:
+        """Return whether a window was deleted: none is."""
+        return False
+
+    def added(self, totals: Sequence[tuple[Any, ...]], parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        """See :meth:`Fold.added`."""
+        return reduce(self.merge, [*totals, parts])
 
     def merge(self, one: Sequence[Any], other: Sequence[Any]) -> tuple[Any, ...]:
         """Return the parts of both sessions together.

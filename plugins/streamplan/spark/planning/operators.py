@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.functions import PythonFunction
+from streamplan.model.merge_order import has_updates, merged_sides
 from streamplan.model.operations import (
     ACTS,
     Branch,
@@ -28,6 +29,7 @@ from streamplan.model.operations import (
     FlatMapValues,
     FlatMapValuesFunction,
     ForEach,
+    GlobalJoin,
     Join,
     KeySelect,
     Map,
@@ -41,6 +43,7 @@ from streamplan.model.operations import (
     Peek,
     PeekFunction,
     Split,
+    Suppress,
     TableFilter,
     TableJoinSide,
     TableMapValues,
@@ -54,11 +57,13 @@ from streamplan.model.stages import stage_of
 from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.internal import unreadable_expression
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
+from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.planning.compiled_plan import is_deterministic
 from streamplan.spark.planning.each_expression import judge_each
 from streamplan.spark.planning.extracted_timestamps import with_timestamps
 from streamplan.spark.planning.field_types import declared_fields
 from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
+from streamplan.spark.planning.global_table_join import join_with_global_table
 from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.python_functions import branched_by, call_with, filter_by, flat_map_by, map_by
@@ -90,6 +95,7 @@ class OperatorPlanner:
     ``written``  what is known of the records of each output that was planned, by its number
     ``grouped``  the nodes whose records were grouped, so that those that cannot be are rejected once
     ``read``     of a sub-topology with several states the records of each source, as they were read, by its name
+    ``read_table``  reads global tables in the workers; None takes them for empty: where nobody looks at the results
     """
 
     def __init__(
@@ -113,6 +119,7 @@ class OperatorPlanner:
         self._consumed: set[str] = set()
         self.grouped: set[str] = set()
         self.read: Mapping[str, RecordFrame] = {}
+        self.read_table: ReadTable | None = None
         self._rows: list[DataFrame] = []
         self._observations: list[tuple[str, Observation]] = []
         self._schemas: dict[str, Serde] = {}
@@ -190,9 +197,18 @@ class OperatorPlanner:
         after = self.subtopology.downstream_of(names)
         self.plan(node for node in self.subtopology.nodes if node.name not in after and node.name not in names)
 
+    def frame_of(self, name: str) -> RecordFrame:
+        """Return what is known of the records of a node that is planned or bound."""
+        frame = self._frames[name]
+        assert frame is not None, f"{name} is planned on records that Spark refused"
+        return frame
+
     def source_frames(self) -> dict[str, RecordFrame]:
-        """Return the records of each source, by its name."""
-        frames = {source.name: self._frames[source.name] for source in self.subtopology.sources}
+        """Return the records of each source that is bound, by its name.
+
+        A recount does not read what the other side of a join by a foreign key has sent.
+        """
+        frames = {source.name: self._frames.get(source.name) for source in self.subtopology.sources}
         return {name: frame for name, frame in frames.items() if frame is not None}
 
     def consume(self, name: str) -> RecordFrame | None:
@@ -292,7 +308,7 @@ class OperatorPlanner:
             case ForEach() | PeekFunction():
                 return self._act(node, frame)
             case Merge():
-                return frame.union(*predecessors[1:])
+                return self._merge(node, predecessors)
             case Peek(metrics=metrics):
                 return self._observe(node.name, frame, metrics)
             case NullKeyFilter(relaxed=relaxed):
@@ -305,19 +321,39 @@ class OperatorPlanner:
                     self.write_changelog(node, frame.accepted().with_record(no_headers))
                 return frame
             case TableFilter(condition=condition, negated=negated):
-                return self._stored(node, frame.deleting(condition, negated=negated))
+                return self.store_updates(node, frame.deleting(condition, negated=negated))
             case TableMapValues(value=value):
-                return self._stored(node, frame.with_values(value))
+                return self.store_updates(node, frame.with_values(value))
             case ToTable():
                 if not frame.key_not_null:
                     frame = frame.rejecting(F.col("record.key").isNull(), "the key is null")
-                return self._stored(node, frame)
-            case ToStream():
+                return self.store_updates(node, frame)
+            case ToStream() | Suppress():
                 return frame
+            case GlobalJoin() as join:
+                return join_with_global_table(frame, join, self.read_table)
         return self._apply_stateful(node, predecessors, self)
 
-    def _stored(self, node: Processor, frame: RecordFrame) -> RecordFrame:
-        """Write the updates of a table into the changelog of its store, where it has one."""
+    def _merge(self, node: Processor, frames: Sequence[RecordFrame]) -> RecordFrame:
+        """Merge two streams. Where both have what was made of one record, that has the library's order."""
+        subtopology = self.subtopology
+        names = subtopology.predecessors[node.name]
+        frames = [
+            frame.behind_records() if has_updates(subtopology, name) else frame
+            for name, frame in zip(names, frames, strict=True)
+        ]
+        if sides := merged_sides(subtopology, node):
+            frames = [frame.placed(side.place, side.places_behind) for side, frame in zip(sides, frames, strict=True)]
+        one, other = frames
+        return one.union(other)
+
+    def store_updates(self, node: Processor, frame: RecordFrame) -> RecordFrame:
+        """Write the updates of a table into the changelog of its store, where it has one; return those that are passed.
+
+        Args:
+            node: The processor.
+            frame: The updates.
+        """
         if node.store is None:
             return frame
         for condition, reason in storing_faults(frame):
@@ -498,7 +534,7 @@ def _reads_values(node: Node) -> bool:
 
 def _takes_null_keys(operation: Operation) -> bool:
     match operation:
-        case Join(left=True) | NullKeyFilter(relaxed=True) | OuterStreamJoin():
+        case Join(left=True) | GlobalJoin(left=True) | NullKeyFilter(relaxed=True) | OuterStreamJoin():
             return True
         case _:
             return False

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from streamplan.model.left_out import records_left_out
-from streamplan.model.linking import re_keying
+from streamplan.model.linking import passing, re_keying
 from streamplan.model.operations import (
     ACTS,
     SETS_KEY,
@@ -30,13 +30,15 @@ from streamplan.model.operations import (
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.windows import SessionWindows, TimeWindows
-from streamplan.serdes.serde import Serde, is_key_field
+from streamplan.serdes.serde import Serde
+from streamplan.serdes.windowed import TimeWindowed, Windowed
+from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.planning.stages.stage_plan import Cut, Sources, StagePlan, batch_of
 from streamplan.spark.sink.spec import TASK_ORDER, Output, PartitionBy
-from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
+from streamplan.spark.sink.writers import PassedRecords, PlannedRows, RekeyedRecords, RowFormat
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ def plan_subtopology(
     schemas: Mapping[str, Serde],
     read: Callable[[Source], DataFrame],
     ticks: Callable[[], DataFrame] | None = None,
+    read_table: ReadTable | None = None,
 ) -> SubtopologyPlan:
     """Plan a sub-topology from its sources to the rows that are written.
 
@@ -108,6 +111,7 @@ def plan_subtopology(
         read: Gives the records of a source as a stream, in the columns :data:`streamplan.spark.sources.RAW`.
         ticks: Gives a stream with a row for each stream task now and then, in the column ``partition``. It is read
             where the time of a task goes on by the wall clock, and only there it must be given.
+        read_table: Reads global tables in the workers. It must be given where there are any.
 
     Raises:
         PySparkException: Spark refuses an expression.
@@ -125,6 +129,7 @@ def plan_subtopology(
     topics = {source.name: pipeline.topology.decorate(source.topic) for source in subtopology.sources}
     stage = plan_of(subtopology)
     planner = stage.planner()
+    planner.read_table = read_table
     return planned_behind(
         pipeline, subtopology, stage, planner, stage.stream(Sources(subtopology, schemas, raw, topics), planner, ticks)
     )
@@ -168,7 +173,7 @@ def outputs_of(pipeline: Pipeline, subtopology: Subtopology) -> tuple[Output, ..
     for node in subtopology.writers:
         if isinstance(node, Sink):
             topic = topology.decorate(node.topic)
-            outputs.append(Output(topic, _partition_by(subtopology, node), pipeline.partition_counts[topic]))
+            outputs.append(Output(topic, _partition_by_sink(subtopology, node), pipeline.partition_counts[topic]))
         else:
             changelog = topology.changelog_topic(node.store or "")
             outputs.append(Output(changelog, PartitionBy.TASK, pipeline.partitions(subtopology)))
@@ -198,15 +203,29 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | 
 
     Such records need no second way through Python, and no shuffle.
     """
-    found = re_keying(subtopology)
+    found, kind = re_keying(subtopology), RekeyedRecords
+    if found is None:
+        found, kind = passing(subtopology), PassedRecords
     if found is None:
         return None
     source, key = found
-    if source.value is None or not is_key_field(source.value, key):
-        return None
+    assert source.value is not None
     name = pipeline.topology.decorate(source.topic)
     left_out = frozenset(record for record in records_left_out() if record.topic == name)
-    return RekeyedRecords(name, source.value, key, left_out)
+    return kind(name, source.value, key, left_out)
+
+
+def _partition_by_sink(subtopology: Subtopology, sink: Sink) -> PartitionBy:
+    """What the records of a sink are partitioned by.
+
+    In the library only a sink knows that its serde of keys is a windowed one (``StreamSinkNode``). A repartition topic
+    is partitioned by all bytes of a key.
+    """
+    by = _partition_by(subtopology, sink)
+    serde = subtopology.key_serde_of(sink.name)
+    if by is not PartitionBy.KEY or sink.internal or not isinstance(serde, Windowed):
+        return by
+    return PartitionBy.WINDOWED_KEY if isinstance(serde, TimeWindowed) else PartitionBy.SESSION_KEY
 
 
 def _partition_by(subtopology: Subtopology, node: Node) -> PartitionBy:

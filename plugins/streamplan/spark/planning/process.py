@@ -16,16 +16,25 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from streamplan.errors import Refused
 from streamplan.model.functions import STOP
-from streamplan.model.operations import AggregateFunction, Process, ReduceFunction
+from streamplan.model.operations import (
+    AggregateFunction,
+    Process,
+    ReduceFunction,
+    TableAggregate,
+    TableCount,
+    TableReduce,
+)
 from streamplan.model.processor_topology import Processor
-from streamplan.serdes.field_types import FIELD_TYPES, FieldType, parse_type
+from streamplan.serdes.field_types import FieldType, parse_type
 from streamplan.serdes.internal import repartition_serde
 from streamplan.spark.planning.aggregation import stored_record
-from streamplan.spark.planning.field_types import as_state, from_state, state_name, unreadable_types
+from streamplan.spark.planning.field_types import as_state, from_state, state_name
+from streamplan.spark.planning.function_fold import fields_of_reducer
+from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.process_state import AggregateFunctionState, ProcessState, RestoredProcessState
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.table_aggregate_state import TableAggregateState
 from streamplan.spark.planning.task_state import record_in_state, record_of_state
 
 _BEHIND_ALL = (1 << 31) - 1
@@ -44,14 +53,9 @@ def resolve_operation(node: Processor, records: RecordFrame) -> Process:
     """
     operation = node.operation
     assert isinstance(operation, Process), f"{node.name} calls no class"
-    if not isinstance(operation, ReduceFunction):
+    if not isinstance(operation, ReduceFunction | TableReduce) or isinstance(operation, TableAggregate):
         return operation
-    fields = tuple(records.schema.fields.items())
-    if unsupported := [f"{name} of type {told}" for name, told in fields if any(unreadable_types(parse_type(told)))]:
-        raise Refused(
-            f"the store of a reducer cannot hold {', '.join(unsupported)}",
-            remedy=f"With map_values give it one of {', '.join(FIELD_TYPES)}, as in base64(value).",
-        )
+    fields = fields_of_reducer(records)
     return replace(operation, state=fields, fields=fields)
 
 
@@ -87,8 +91,11 @@ def process_records(
     if read:
         rows = reduce(DataFrame.unionByName, (_times(frame, rows.schema) for frame in read), _with_times(rows))
     operation = resolve_operation(node, records)
-    aggregates = isinstance(operation, ReduceFunction | AggregateFunction)
-    of_task = AggregateFunctionState if aggregates else ProcessState
+    of_task = ProcessState
+    if isinstance(operation, TableReduce):
+        of_task = TableAggregateState
+    elif isinstance(operation, ReduceFunction | AggregateFunction):
+        of_task = AggregateFunctionState
     state = of_task(operation, records.schema, records.key_serde, sweeps=sweeps, by_task=bool(read))
     return _transformed(rows, state, operation, of_record)
 
@@ -108,10 +115,11 @@ def restore_process(node: Processor, records: RecordFrame, stored: DataFrame) ->
     return _transformed(rows, state, operation, StringType())
 
 
-def stored_changes(batch: DataFrame, records: RecordFrame) -> RecordFrame:
+def stored_changes(node: Processor, batch: DataFrame, records: RecordFrame) -> RecordFrame:
     """Return the changes of the store as records. Their values in bytes are what goes into the changelog.
 
     Args:
+        node: As for :func:`process_records`.
         batch: What :func:`process_records` gave.
         records: What was processed; only what is known of the keys is used.
     """
@@ -122,7 +130,7 @@ def stored_changes(batch: DataFrame, records: RecordFrame) -> RecordFrame:
         value_is_raw=True,
         no_rejects=True,
         key_not_null=True,
-        format="json",
+        format="count" if isinstance(node.operation, TableCount) else "json",
         key_serde=records.key_serde,
     )
 
@@ -146,14 +154,18 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
         from_state(F.col(f"fields.`{state_name(name, place)}`"), of_field).alias(name)
         for place, (name, of_field) in enumerate(_types_of(operation).items())
     ]
+    counts = isinstance(operation, TableCount)
+    if counts:
+        value = F.when(rejected, F.col("record.value")).otherwise(big_endian(F.col("fields.count")))
+        record = record.withField("value", value)
     return replace(
         records,
         data=batch.where("stored_key is null").select(*fields, record.alias("record")),
-        value_is_raw=False,
+        value_is_raw=counts,
         no_rejects=operation.function.on_error == STOP and records.key_not_null,
         key_not_null=True,
         serde=None,
-        format=None,
+        format="count" if counts else None,
     )
 
 

@@ -16,28 +16,24 @@ from heapq import heapify, heappop, heappush
 from itertools import count, groupby
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from streamplan.model.operations import AggregateFunction, Columns, Process
+from streamplan.model.operations import AggregateFunction, Process
 from streamplan.model.processor import KeyValueStore, Record
 from streamplan.serdes.arrow import struct_type
-from streamplan.serdes.field_types import FieldType, parse_type
-from streamplan.serdes.field_types import StructType as DeclaredStruct
-from streamplan.serdes.internal import repartition_serde
 from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import KeySerde, String
 from streamplan.serdes.serde import MAX_BYTES, Serde, Undecodable, too_large
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import note
 from streamplan.spark.planning.field_types import in_state
+from streamplan.spark.planning.function_fold import Functions, Rejected, Values
 from streamplan.spark.planning.function_results import (
     NOT_OF_A_FUNCTION,
     Unfit,
     fields_of,
-    parts_of,
     rejected_by,
     values_of,
 )
@@ -45,43 +41,6 @@ from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
 
 BEFORE_ALL_TIME = -(1 << 63)
-
-
-@dataclass(frozen=True)
-class _Values:
-    """Values with the same fields: as Python code sees them, and as bytes.
-
-    Attributes:
-        columns: The names and the types of the fields.
-    """
-
-    columns: Columns
-
-    @cached_property
-    def types(self) -> Mapping[str, FieldType]:
-        return {name: parse_type(of_field) for name, of_field in self.columns}
-
-    @cached_property
-    def struct(self) -> DeclaredStruct:
-        return DeclaredStruct(tuple(self.types.items()))
-
-    @cached_property
-    def arrow_type(self) -> pa.StructType:
-        return struct_type(dict(self.columns))
-
-    @cached_property
-    def serde(self) -> Serde:
-        return repartition_serde(self.types)
-
-    def judged(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """All fields of a value in their own types. Raises Unfit where one has another type."""
-        parts = pa.scalar(parts_of(value, self.arrow_type, ""), self.arrow_type)
-        found: dict[str, Any] = parts.as_py(maps_as_pydicts="strict")
-        return found
-
-    def seen(self, data: bytes) -> Any:
-        """A value in bytes, with its fields as attributes."""
-        return with_attributes(self.serde.decode(data), self.arrow_type)
 
 
 @dataclass
@@ -120,7 +79,7 @@ class _Entry:
 class _StoreForm:
     """The form of a store's values: their fields, and the one of them that has the time of the timer."""
 
-    values: _Values
+    values: Values
     timer: str | None
 
     def stored(self, value: Any) -> tuple[bytes, int | None]:
@@ -202,8 +161,8 @@ class ProcessState(StatefulProcessor):
     ) -> None:
         self._operation, self._serde, self._key_serde = operation, serde, key_serde
         self._by_task = by_task
-        self._form = _StoreForm(_Values(operation.state), operation.timer)
-        self._made = _Values(operation.fields)
+        self._form = _StoreForm(Values(operation.state), operation.timer)
+        self._made = Values(operation.fields)
         self._read_type = struct_type(serde.fields)
         self._ttl_ms = operation.ttl_ms
         self._sweeps = sweeps and self._ttl_ms is not None
@@ -405,42 +364,23 @@ class AggregateFunctionState(ProcessState):
     ) -> tuple[list[dict[str, Any] | None] | str, int]:
         if record.value is None:  # the library drops it
             return [], at
-        entry, called = self._entry(key), self._operation.function
-        initializer = self._operation.initializer if isinstance(self._operation, AggregateFunction) else None
+        entry = self._entry(key)
         try:
-            if entry.value is not None:
-                before = self._made.seen(entry.value)
-            elif initializer is not None:
-                called = initializer
-                before = self._seen(initializer.call())
-                called = self._operation.function
-            if initializer is not None:
-                made = called.call(record.key, record.value, before)
-            else:
-                made = record.value if entry.value is None else called.call(before, record.value)
-            value = self._judged(made)
-            data = None if value is None else self._made.serde.encode(value)
-            if data is not None and len(key) + len(data) > MAX_BYTES:
-                raise Unfit(f"returned what the store cannot hold: {too_large(MAX_BYTES)}")
-        except BaseException as error:  # whatever a function of a declaration raises is the record's reason
-            if isinstance(error, NOT_OF_A_FUNCTION):
-                raise
-            return rejected_by(called.name, called.call, error, called.on_error), at
-        if data is not None and entry.value is not None:
+            made = self._functions.added(record.key, key, record.value, [] if entry.value is None else [entry.value])
+        except Rejected as error:
+            return str(error), at
+        if made.data is not None and entry.value is not None:
             at = max(at, entry.put_at)
-        elif data is None and entry.value is None:
+        elif made.data is None and entry.value is None:
             return [], at
-        entry.change(data, None, at)
-        return [value], at
+        entry.change(made.data, None, at)
+        return [made.value], at
 
-    def _judged(self, made: Any) -> dict[str, Any] | None:
-        value = fields_of(made, self._made.types)
-        return None if value is None else self._made.judged(value)
-
-    def _seen(self, made: Any) -> Any:
-        """What an initializer gives, as it is seen when the store has it."""
-        value = self._judged(made)
-        return None if value is None else self._made.seen(self._made.serde.encode(value))
+    @cached_property
+    def _functions(self) -> Functions:
+        operation = self._operation
+        initializer = operation.initializer if isinstance(operation, AggregateFunction) else None
+        return Functions(operation.function, initializer, None, operation.fields)
 
 
 class RestoredProcessState(ProcessState):

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from streamplan.model.functions import STOP
-from streamplan.model.operations import ProcessWithStores, StateStore
+from streamplan.model.operations import ProcessWithStores, SessionStateStore, StateStore
 from streamplan.model.processor_topology import Processor
 from streamplan.serdes.field_types import parse_type
 from streamplan.spark.planning.aggregation import stored_record
@@ -110,7 +110,11 @@ def stored_changes(batch: DataFrame, place: int, store: Processor) -> RecordFram
     parts = stored_record(F.col("stored_key"), F.col("stored_value"), operation.key_serde)
     if operation.retention_ms is not None:
         bounds = {"start": F.col("start"), "end": F.col("start") + F.lit(operation.window_ms)}
+        if isinstance(operation, SessionStateStore):
+            bounds["end"] = F.col("end")
         parts.append(F.struct(*(F.timestamp_millis(each).alias(name) for name, each in bounds.items())).alias("window"))
+    if isinstance(operation, SessionStateStore):
+        parts.append(F.lit(True).alias("session"))
     if operation.retain_duplicates:
         parts.append(F.col("number").alias("sequence_number"))
     return RecordFrame(
@@ -224,6 +228,7 @@ def _transformed(rows: DataFrame, state: ProcessStoresState, nodes: Sequence[Pro
             StructField("stored_key", BinaryType()),
             StructField("stored_value", BinaryType()),
             StructField("start", LongType()),
+            StructField("end", LongType()),
             StructField("number", LongType()),
         ]
     )

@@ -23,7 +23,7 @@ from streamplan.model.operations import Columns, ProcessWithStores, Schedule, St
 from streamplan.model.processor import OF_RECORD, ProcessorContext, Record
 from streamplan.model.processor_stores import require_store, schedule_of
 from streamplan.model.timestamps import timestamp_fault
-from streamplan.model.windows import STORED_WINDOW_BYTES, Duration
+from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, Duration
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.field_types import StructType as DeclaredStruct
 from streamplan.serdes.field_types import parse_type
@@ -36,7 +36,7 @@ from streamplan.spark.planning.field_types import in_state
 from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit, fields_of, parts_of, rejected_by
 from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import sweep_is_due, task_order
-from streamplan.spark.planning.task_stores import BEFORE_ALL_TIME, TaskStore, start_of
+from streamplan.spark.planning.task_stores import BEFORE_ALL_TIME, TaskStore, bounds_of, start_of
 from streamplan.spark.sink.writers import times_by_clock
 
 RECORD = ("topic", "partition", "offset", "headers", "original_key", "value", "reason", "order", "partition_time")
@@ -217,6 +217,10 @@ class ProcessStoresState(StatefulProcessor):
             if store.operation.retention_ms is None:
                 yield Row(**common, stored_key=change.key)
                 continue
+            if store.has_sessions:
+                start, end = bounds_of(change.key)
+                yield Row(**common, stored_key=change.key[:-STORED_SESSION_BYTES], start=start, end=end)
+                continue
             number = int.from_bytes(change.key[-4:], "big")
             own = {"stored_key": change.key[:-STORED_WINDOW_BYTES], "start": start_of(change.key), "number": number}
             yield Row(**common, **own)
@@ -367,7 +371,7 @@ class RestoredProcessStores(ProcessStoresState):
             store, key = self._stores[row.of], bytes(row.key)
             self._stream_time = max(self._stream_time, row.at)
             if store.operation.retention_ms is not None:
-                store.observed = max(store.observed, start_of(key))
+                store.observed = max(store.observed, store.time_of(key))
             store.keys.put(key, bytes(row.value), row.at)
         self._wall_clock = self._began = self._restored.get(partition, self._wall_clock)
         yield from ()

@@ -14,7 +14,7 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 ``original_value``  behind an operation of a table that may have deleted the value: what ``value`` was before
 ``order``      the place of a record among those that flat_map made of one
 ``partition_time``  where several topics are read, the newest timestamp (ms) in the micro-batch of its partition so far;
-               by it their records are put in order
+               by it their records are put in order. That of an update that was merged with records is behind all
 """
 
 from __future__ import annotations
@@ -45,8 +45,11 @@ from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.keys import key_fault, new_key, read_key, write_key
 from streamplan.spark.planning.partition_times import PartitionTimes
-from streamplan.spark.sources import RAW
+from streamplan.spark.sources import HEADERS, RAW
 from streamplan.spark.timestamps import timestamp_faults
+
+BEHIND_ALL_TIME = (1 << 63) - 1
+"""A partition time that is behind all others."""
 
 
 @dataclass(frozen=True)
@@ -281,6 +284,28 @@ class RecordFrame:
         rows = rows.withColumn("record", F.col("record").withField("order", order)).drop("_position")
         return replace(self, data=rows).select(columns, key, key_serde)
 
+    def placed(self, place: int, places_behind: int | None) -> RecordFrame:
+        """Give each record a further place in its ``order``.
+
+        Args:
+            place: The place.
+            places_behind: How many of its places are behind that; None for all. All of an update are.
+        """
+        order, first = F.col("record.order"), F.lit(0)
+        if places_behind is not None:
+            first = F.when(F.col("record.topic").isNotNull(), F.greatest(F.size(order) - places_behind, first))
+            first = F.coalesce(first, F.lit(0))
+        parts = F.slice(order, 1, first), F.array(F.lit(place)), F.slice(order, first + 1, F.size(order))
+        return self.with_record(F.col("record").withField("order", F.concat(*parts)))
+
+    def behind_records(self) -> RecordFrame:
+        """Put the updates of stores behind the records of a micro-batch, which have a topic and an offset.
+
+        As in the library, which flushes its record cache behind the records of a commit.
+        """
+        time = F.when(F.col("record.topic").isNull(), BEHIND_ALL_TIME).otherwise(F.col("record.partition_time"))
+        return self.with_record(F.col("record").withField("partition_time", time))
+
     def union(self, other: RecordFrame) -> RecordFrame:
         """Both frames' records; what is known of all of them must be known of both."""
         value_is_raw = self.value_is_raw and other.value_is_raw and self.format == other.format
@@ -288,6 +313,10 @@ class RecordFrame:
         frames = [self, other]
         if any(frame.keeps_original_value for frame in frames):
             frames = [frame.with_record(frame._with_original_value()) for frame in frames]
+        parts, others = (cast(StructType, frame.data.schema["record"].dataType).names for frame in frames)
+        if parts != others and set(parts) == set(others):  # Spark takes the parts of a struct by their places
+            in_order = F.struct(*(F.col(f"record.{name}").alias(name) for name in parts))
+            frames[1] = frames[1].with_record(in_order)
         return RecordFrame(
             frames[0].data.unionByName(frames[1].data),
             value_is_raw=value_is_raw,
@@ -375,6 +404,36 @@ def read_internal_keys(raw: DataFrame, key_serde: KeySerde) -> RecordFrame:
     record = _record(key_serde, F.lit(None).cast("string"), F.lit(None).cast("bigint"))
     records = raw.select(record.alias("record"))
     return RecordFrame(records, value_is_raw=True, no_rejects=True, key_not_null=True, key_serde=key_serde)
+
+
+def read_handed_on(rows: DataFrame, serde: Serde, key_serde: KeySerde, topic: str) -> RecordFrame:
+    """Read the records of a repartition topic that were handed on, see :class:`.HandedOnRecords`.
+
+    Each has a value, of which the bytes are not there.
+
+    Args:
+        rows: Of the columns :data:`~streamplan.spark.sink.handed_on.RECORDS`, and ``fields`` where there are any.
+        serde: Has read the values.
+        key_serde: Reads the keys.
+        topic: The name of the topic in Kafka.
+    """
+    known = {
+        "topic": F.lit(topic),
+        "offset": F.lit(None).cast("bigint"),
+        "headers": F.lit(None).cast(HEADERS),
+        "value": F.lit("").cast("binary"),
+    }
+    record = _record(key_serde, F.lit(None).cast("string"), F.lit(None).cast("bigint"))
+    fields = ["fields.*"] if "fields" in rows.columns else []
+    return RecordFrame(
+        rows.withColumns(known).select(*fields, record.alias("record")),
+        value_is_raw=True,
+        no_rejects=True,
+        key_not_null=True,
+        serde=serde,
+        format=serde.format,
+        key_serde=key_serde,
+    )
 
 
 def _read(raw: DataFrame, serde: Serde, key_serde: KeySerde, reader: ArrowFunction) -> RecordFrame:

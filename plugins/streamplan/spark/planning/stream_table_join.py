@@ -24,6 +24,7 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from streamplan.serdes import field_types as declared
 from streamplan.serdes.json import Json
+from streamplan.serdes.windowed import Windowed
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 from streamplan.spark.planning.task_state import task_order
@@ -50,7 +51,7 @@ def join_streams_with_tables(frames: Mapping[str, RecordFrame], tables: Mapping[
         sides.append(
             frame.data.select(
                 F.col("record.partition").alias("partition"),
-                (frame.key if isinstance(frame.key_serde, Json) else F.col("record.key")).alias("key"),
+                (frame.key if isinstance(frame.key_serde, Json | Windowed) else F.col("record.key")).alias("key"),
                 F.lit(number).alias("source"),
                 F.unix_millis("record.timestamp").alias("at"),
                 (F.col("record.reason").isNotNull()).alias("rejected"),

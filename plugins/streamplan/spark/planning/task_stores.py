@@ -19,9 +19,16 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from streamplan.model.operations import StateStore
-from streamplan.model.processor import KeyValue, KeyValueStore, Windowed, WindowStore
-from streamplan.model.windows import SEQUENCE_NUMBER_BYTES, STORED_WINDOW_BYTES, WINDOW_START_BYTES
+from streamplan.model.operations import SessionStateStore, StateStore
+from streamplan.model.processor import KeyValue, KeyValueStore, SessionStore, Windowed, WindowStore
+from streamplan.model.windows import (
+    SEQUENCE_NUMBER_BYTES,
+    STORED_SESSION_BYTES,
+    STORED_WINDOW_BYTES,
+    parse_stored_session,
+    stored_session_key,
+    stored_window_key,
+)
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.json import Json
 from streamplan.serdes.moments import as_datetime, as_milliseconds
@@ -185,7 +192,8 @@ class TaskStore:
     Args:
         operation: Writes the store.
         state: Spark's map state.
-        observed: Of a window store the newest start of a window that was put.
+        observed: Of a store of windows or sessions the newest time of what was put: the start of a window, or the end
+            of a session.
     """
 
     def __init__(self, operation: StateStore, state: Any, observed: int) -> None:
@@ -203,9 +211,20 @@ class TaskStore:
         self.keys.put(key, value, self.at, is_kept=is_kept)
 
     @property
-    def seen(self) -> KeyValueStore | WindowStore:
+    def seen(self) -> KeyValueStore | WindowStore | SessionStore:
         """The store as a class sees it."""
+        if self.has_sessions:
+            return _Sessions(self)
         return _KeyValues(self) if self.operation.retention_ms is None else _Windows(self)
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether it is a store of sessions."""
+        return isinstance(self.operation, SessionStateStore)
+
+    def time_of(self, key: bytes) -> int:
+        """Return the time in ms that a key belongs to: the start of a window, or the end of a session."""
+        return bounds_of(key)[1] if self.has_sessions else start_of(key)
 
     @property
     def segment_ms(self) -> int:
@@ -213,29 +232,25 @@ class TaskStore:
         return max((self.operation.retention_ms or 0) // 2, _LEAST_SEGMENT_MS)
 
     def sweep(self) -> None:
-        """Forget the windows whose segment is over."""
+        """Forget the windows and sessions whose segment is over."""
         if self.operation.retention_ms is None:
             return
         live = (self.observed - self.operation.retention_ms) // self.segment_ms
         for key in self.keys.between(None, None):
-            if start_of(key) // self.segment_ms < live:
+            if self.time_of(key) // self.segment_ms < live:
                 self.keys.drop(key)
-
-
-def window_key(key: bytes, start: int, number: int = 0) -> bytes:
-    """Return the key of a window in bytes (``WindowKeySchema.toStoreKeyBinary``).
-
-    Args:
-        key: The key in bytes.
-        start: When the window begins, in ms.
-        number: Its number among those of the same key and start.
-    """
-    return key + start.to_bytes(WINDOW_START_BYTES, "big", signed=True) + number.to_bytes(SEQUENCE_NUMBER_BYTES, "big")
 
 
 def start_of(key: bytes) -> int:
     """Return when a window begins, in ms, of its key in bytes."""
     return int.from_bytes(key[-STORED_WINDOW_BYTES:-SEQUENCE_NUMBER_BYTES], "big", signed=True)
+
+
+def bounds_of(key: bytes) -> tuple[int, int]:
+    """Return when a session begins and ends, in ms, of its key in bytes."""
+    stored = parse_stored_session(key)
+    assert stored is not None
+    return stored.start_ms, stored.end_ms
 
 
 class _KeyValues(KeyValueStore[Any, Any]):
@@ -307,23 +322,23 @@ class _Windows(WindowStore[Any, Any]):
             return
         number = 0
         if self._duplicates:
-            known = self._keys.between(window_key(raw, start), window_key(raw, start, _GREATEST_NUMBER))
+            known = self._keys.between(stored_window_key(raw, start), stored_window_key(raw, start, _GREATEST_NUMBER))
             number = 1 + (int.from_bytes(known[-1][-SEQUENCE_NUMBER_BYTES:], "big") if known else 0)
         self._store.observed = max(self._store.observed, start)
         live = (self._store.observed - self._retention_ms) // self._store.segment_ms
         is_live = start // self._store.segment_ms >= live  # the library logs also what its store drops
         data = None if value is None else self._codec.value(value)
-        self._store.put(window_key(raw, start, number), data, is_kept=is_live)
+        self._store.put(stored_window_key(raw, start, number), data, is_kept=is_live)
 
     def fetch(self, key: Any, first: datetime | int, last: datetime | int | None = None) -> Any:
         raw = self._codec.key(key)
         if last is None:
             start = _ms(first)
-            return self._codec.seen(self._keys.get(window_key(raw, start)) if start >= self._earliest else None)
+            return self._codec.seen(self._keys.get(stored_window_key(raw, start)) if start >= self._earliest else None)
         begin, end = max(_ms(first), self._earliest), _ms(last)
         if end < begin:
             return iter(())
-        keys = self._keys.between(window_key(raw, max(begin, 0)), window_key(raw, end, _GREATEST_NUMBER))
+        keys = self._keys.between(stored_window_key(raw, max(begin, 0)), stored_window_key(raw, end, _GREATEST_NUMBER))
         found = [(name, self._keys.get(name)) for name in keys if name[:-STORED_WINDOW_BYTES] == raw]
         return (KeyValue(as_datetime(start_of(name)), self._codec.seen(value)) for name, value in found)
 
@@ -352,6 +367,49 @@ class _Windows(WindowStore[Any, Any]):
         return Windowed(key, as_datetime(start), as_datetime(start + self._window_ms))
 
 
+class _Sessions(SessionStore[Any, Any]):
+    """A store of sessions as a class sees it."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._store, self._keys, self._codec = store, store.keys, store.codec
+        assert store.operation.retention_ms is not None
+        self._retention_ms = store.operation.retention_ms
+
+    def put(self, key: Any, value: Any, start: datetime | int, end: datetime | int) -> None:
+        name = stored_session_key(self._codec.key(key), _ms(start), _ms(end))
+        self._store.observed = max(self._store.observed, _ms(end))
+        live = (self._store.observed - self._retention_ms) // self._store.segment_ms
+        is_live = _ms(end) // self._store.segment_ms >= live  # the library logs also what its store drops
+        self._store.put(name, None if value is None else self._codec.value(value), is_kept=is_live)
+
+    def remove(self, key: Any, start: datetime | int, end: datetime | int) -> None:
+        self.put(key, None, start, end)
+
+    def fetch_session(self, key: Any, start: datetime | int, end: datetime | int) -> Any:
+        name = stored_session_key(self._codec.key(key), _ms(start), _ms(end))
+        return self._codec.seen(self._keys.get(name) if _ms(end) >= self._earliest else None)
+
+    def find_sessions(self, key: Any, earliest_end: datetime | int, latest_start: datetime | int) -> Iterator[KeyValue]:
+        raw, earliest, latest = self._codec.key(key), max(_ms(earliest_end), self._earliest, 0), _ms(latest_start)
+        keys = self._keys.between(stored_session_key(raw, 0, earliest), stored_session_key(raw, _LATEST, _LATEST))
+        own = [name for name in keys if name[:-STORED_SESSION_BYTES] == raw and bounds_of(name)[0] <= latest]
+        values = [(name, self._keys.get(name)) for name in own]
+        return (KeyValue(self._windowed(name), self._codec.seen(value)) for name, value in values)
+
+    def fetch(self, key: Any) -> Iterator[KeyValue]:
+        return self.find_sessions(key, 0, _LATEST)
+
+    @property
+    def _earliest(self) -> int:
+        """The earliest end of a session that can be fetched."""
+        return self._store.observed - self._retention_ms + 1
+
+    def _windowed(self, name: bytes) -> Windowed:
+        start, end = bounds_of(name)
+        return Windowed(self._codec.seen_key(name[:-STORED_SESSION_BYTES]), as_datetime(start), as_datetime(end))
+
+
+_LATEST = (1 << 63) - 1
 _GREATEST_NUMBER = (1 << 31) - 1
 
 

@@ -1,8 +1,8 @@
 """Aggregates of windows by the time of the stream task: Spark's ``transformWithState``, with the task as one group.
 
-Sessions are aggregated so, and time windows of which only the final results are passed; and beside other state of a
-sub-topology every aggregate, where one without windows has one value of each key. What is too late, and which windows
-close, is told by the newest record of the stream task, which is one for all keys
+Sessions and sliding windows are aggregated so, and time windows of which only the final results are passed; and beside
+other state of a sub-topology every aggregate, where one without windows has one value of each key. What is too late,
+and which windows close, is told by the newest record of the stream task, which is one for all keys
 (``KStreamSessionWindowAggregate``, ``KStreamWindowAggregate``). So the group is the stream task, and not the key, as
 for the join of two streams. The state of a key is the list of its windows.
 
@@ -18,7 +18,7 @@ state knows which windows were passed: those that were closed by then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -39,8 +39,17 @@ from pyspark.sql.types import (
 )
 
 from streamplan.errors import Refused
-from streamplan.model.operations import Aggregate, Count, FinalAggregate, FinalCount, Reduce
+from streamplan.model.operations import (
+    Aggregate,
+    AggregateWindowsFunction,
+    CogroupFunctions,
+    Count,
+    FinalAggregate,
+    FinalCount,
+    Reduce,
+)
 from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.aggregate import has_functions, has_sliding_windows
 from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows, TimeWindows
 from streamplan.spark.planning.aggregation import (
     CLOSED_BY,
@@ -53,10 +62,12 @@ from streamplan.spark.planning.aggregation import (
     stored_value,
 )
 from streamplan.spark.planning.field_types import as_state, declared_type, from_state
+from streamplan.spark.planning.function_fold import FunctionFold, Functions, fields_of_reducer
 from streamplan.spark.planning.keys import number_in_key
 from streamplan.spark.planning.merging import PARTS, Merging
 from streamplan.spark.planning.records import RecordFrame
-from streamplan.spark.planning.task_state import record_place
+from streamplan.spark.planning.task_state import record_in_state, record_of_state, record_place
+from streamplan.spark.planning.window_bounds import window_bounds, window_end
 from streamplan.spark.planning.window_state import FinalResults, TotalAggregate, WindowAggregate
 
 _ORDERED = (BooleanType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StringType, TimestampType)
@@ -70,7 +81,12 @@ _TIME = "time"
 
 
 def aggregate_windows(
-    node: Processor, records: RecordFrame, ticks: DataFrame | None = None, *, by_record: bool = False
+    node: Processor,
+    records: RecordFrame,
+    ticks: DataFrame | None = None,
+    *,
+    by_record: bool = False,
+    times: Mapping[int, int] | None = None,
 ) -> DataFrame:
     """Aggregate the records of each key and window.
 
@@ -81,6 +97,8 @@ def aggregate_windows(
         ticks: A stream with rows for stream tasks whose time may go on without records; None without such tasks.
         by_record: Whether a final result has the place of the record that closed its window, in ``closed_by``, as other
             state needs it that it is given to. Without it final results are behind all records of a micro-batch.
+        times: By partition the time in ms that the wall clock has given to a stream task, where all records are
+            recounted. None where the micro-batch has it.
 
     Returns:
         One row for each window that has changed: its key and ``window``, what the node's store holds of it in the
@@ -90,23 +108,32 @@ def aggregate_windows(
         For final results there is a row for each window that closes, too. ``place`` is its place among those of its
         stream task, and its ``timestamp`` is that of the result. In the other rows ``place`` is null.
 
+        Where Python functions aggregate, a row with a ``reason`` is a ``record`` for which one of them has failed.
+
     Raises:
-        Refused: A function orders values of a type that has no order here.
+        Refused: A function orders values of a type that has no order here, or a store cannot hold the values of the
+            records.
     """
-    parts = _Parts.of(node, records)
+    node = with_fields(node, records)
+    parts, windows = _Parts.of(node, records), _windows(node)
     at = F.unix_millis("record.timestamp")
+    start, end = at, at
+    if isinstance(windows, TimeWindows) and not windows.begin_at_multiples:
+        start, end = window_bounds(windows, at)
+    whole = [record_in_state(records).alias("record")] if has_functions(node) else []
     rows = records.data.select(
         F.col("record.partition").alias("partition"),
         record_place().alias("place"),
         records.key.alias("key"),
-        at.alias("start"),
-        at.alias("end"),
+        start.alias("start"),
+        end.alias("end"),
         at.alias("at"),
         parts.from_records_in_state().alias("parts"),
+        *whole,
     )
     if ticks is not None:
         rows = rows.unionByName(ticks, allowMissingColumns=True)
-    return _aggregated(node, parts, rows, by_record=by_record)
+    return _aggregated(node, parts, rows, records, by_record=by_record, times=times)
 
 
 def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, times: Mapping[int, int]) -> DataFrame:
@@ -118,6 +145,7 @@ def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, ti
         stored: The last record of each key of the changelog, in the columns :data:`streamplan.spark.sources.RAW`.
         times: By partition the time in ms that the wall clock has given to a stream task.
     """
+    node = with_fields(node, records)
     parts, windows = _Parts.of(node, records), _windows(node)
     nothing = F.lit(0).cast("bigint")
     if isinstance(node.operation, Reduce):
@@ -130,7 +158,7 @@ def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, ti
             F.unix_millis("record.timestamp").alias("at"),
             _Parts.of(node, frame).from_records_in_state().alias("parts"),
         )
-        return _aggregated(node, parts, rows, restored=times)
+        return _aggregated(node, parts, rows, records, restored=times)
     types = records.data.limit(0).select(*parts.from_records()).select(*parts.stored_columns()).schema
     key = stored_session() if isinstance(windows, SessionWindows) else stored_key(windows)
     rows = stored.select("partition", "timestamp", *key, stored_value(0, node, types).alias("_stored"))
@@ -141,11 +169,44 @@ def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, ti
         bounds = {"start": nothing, "end": nothing, "at": F.unix_millis("timestamp")}
     else:
         start = F.unix_millis(WINDOW_START)
-        bounds = {"start": start, "end": start + F.lit(windows.size_ms), "at": F.unix_millis("timestamp")}
+        bounds = {"start": start, "end": window_end(windows, start), "at": F.unix_millis("timestamp")}
     columns = parts.of_columns([argument.from_store for argument in parts.arguments])
     named = [bound.alias(name) for name, bound in bounds.items()]
     rows = rows.select("partition", F.col("key").cast("binary").alias("key"), *named, columns.alias("parts"))
-    return _aggregated(node, parts, rows, restored=times)
+    return _aggregated(node, parts, rows, records, restored=times)
+
+
+def with_fields(node: Processor, records: RecordFrame) -> Processor:
+    """Return a processor with the fields of its store: those of a reducer are those of the records.
+
+    Args:
+        node: An aggregation.
+        records: What it aggregates.
+
+    Raises:
+        Refused: A store cannot hold the values of the records.
+    """
+    operation = node.operation
+    if not isinstance(operation, AggregateWindowsFunction) or operation.initializer is not None:
+        return node
+    return replace(node, operation=replace(operation, fields=fields_of_reducer(records)))
+
+
+def rejected_records(batch: DataFrame) -> tuple[DataFrame, DataFrame | None]:
+    """Divide the rows of :func:`aggregate_windows` into what is aggregated, and the records that were rejected.
+
+    Args:
+        batch: The rows.
+
+    Returns:
+        The second one has the column ``record`` alone. It is None where no record can be rejected.
+    """
+    if "reason" not in batch.columns:
+        return batch, None
+    rejected = batch.where("reason is not null").select(
+        F.col("record").withField("reason", F.col("reason")).alias("record")
+    )
+    return batch.where("reason is null").drop("reason", "record"), rejected
 
 
 def windows_of(node: Processor) -> TimeWindows | SessionWindows:
@@ -213,6 +274,8 @@ class _Parts:
     def of(cls, node: Processor, records: RecordFrame) -> _Parts:
         operation, functions = node.operation, [("count", "count")]
         match operation:
+            case AggregateWindowsFunction():
+                functions = [("function", "value")]
             case Aggregate(columns=aggregated):
                 functions = [(column.function, column.name) for column in aggregated]
             case Reduce(greatest=greatest):
@@ -230,7 +293,7 @@ class _Parts:
             if function in _ORDERING and not isinstance(types[ordered], _ORDERED):
                 kind = "sessions" if isinstance(_windows(node), SessionWindows) else "final results"
                 if not isinstance(operation, FinalCount | FinalAggregate) and kind != "sessions":
-                    kind = "an aggregate beside other state"
+                    kind = "sliding windows" if has_sliding_windows(node) else "an aggregate beside other state"
                 told = f"{name}: {function}"
                 if isinstance(operation, Reduce):
                     told = f"reduce: {function.removeprefix('latest_')}"
@@ -284,9 +347,11 @@ def _aggregated(
     node: Processor,
     parts: _Parts,
     rows: DataFrame,
+    records: RecordFrame,
     *,
     restored: Mapping[int, int] | None = None,
     by_record: bool = False,
+    times: Mapping[int, int] | None = None,
 ) -> DataFrame:
     of_parts = rows.schema["parts"].dataType
     assert isinstance(of_parts, StructType)
@@ -302,20 +367,35 @@ def _aggregated(
         StructField("place", IntegerType()),
     ]
     closed_by = [StructField(CLOSED_BY, rows.schema["place"].dataType)] if final and by_record else []
-    merging = Merging(tuple(function for function, _ in parts.functions), tuple(parts.types))
+    rejected: list[StructField] = []
+    folding: Merging | FunctionFold = Merging(tuple(function for function, _ in parts.functions), tuple(parts.types))
+    if isinstance(node.operation, AggregateWindowsFunction):
+        folding = FunctionFold(_functions(node.operation), records.schema, records.key_serde, keeps_times=final)
+        of_record = rows.schema["record"].dataType if restored is None else StringType()
+        rejected = [StructField("record", of_record), StructField("reason", StringType())]
     windows = _windows(node)
     if windows is None:
-        processor: WindowAggregate = TotalAggregate(merging, of_parts, restored=restored)
+        processor: WindowAggregate = TotalAggregate(folding, of_parts, restored=restored)
     else:
         of_task = FinalResults if final else WindowAggregate
-        processor = of_task(windows, merging, of_parts, restored=restored, by_record=bool(closed_by))
+        processor = of_task(windows, folding, of_parts, restored=restored, by_record=bool(closed_by), times=times)
     changed = rows.groupBy("partition").transformWithState(
-        processor, StructType([*fields, *closed_by]), "Update", "none"
+        processor, StructType([*fields, *closed_by, *rejected]), "Update", "none"
     )
     window = F.struct(F.timestamp_millis("start").alias("start"), F.timestamp_millis("end").alias("end"))
     at = F.timestamp_millis("at").alias("timestamp")
     key = F.col("key").cast("string")  # as of other aggregates: a string that holds the key's bytes as they are
     shared = [F.col("partition"), key.alias("key"), window.alias("window"), at, F.col("deleted")]
     names = ["place", *(field.name for field in closed_by)]
+    if rejected:
+        names.append("reason")
+        record = F.lit(None) if restored is not None else record_of_state(records.key_serde)
+        shared.append(record.alias("record"))
     columns = changed.select(*shared, *names, *parts.from_struct())
+    names += ["record"] if rejected else []
     return columns.select("partition", "key", "window", "timestamp", "deleted", *names, *parts.stored_columns())
+
+
+def _functions(operation: AggregateWindowsFunction) -> tuple[Functions, ...]:
+    aggregators = operation.aggregators if isinstance(operation, CogroupFunctions) else (operation.function,)
+    return tuple(Functions(each, operation.initializer, operation.merger, operation.fields) for each in aggregators)

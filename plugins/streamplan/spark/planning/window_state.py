@@ -13,7 +13,15 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
 from streamplan.model.windows import SessionWindows, TimeWindows
-from streamplan.spark.planning.key_windows import Change, KeySessions, KeyTimeWindows, KeyTotal, KeyWindows
+from streamplan.spark.planning.function_fold import FunctionFold, Rejected
+from streamplan.spark.planning.key_windows import (
+    Change,
+    KeySessions,
+    KeySlidingWindows,
+    KeyTimeWindows,
+    KeyTotal,
+    KeyWindows,
+)
 from streamplan.spark.planning.merging import Merging
 from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
 from streamplan.spark.sink.writers import times_by_clock
@@ -24,11 +32,13 @@ class WindowAggregate(StatefulProcessor):
 
     Args:
         windows: The windows.
-        merging: Makes one of what two windows have aggregated.
+        folding: Adds records to windows.
         parts: The fields of what a window has aggregated.
         restored: Where the rows are the windows of a changelog, and no records: by partition the time in ms that the
             wall clock has given to a stream task. None where they are records.
         by_record: Whether a final result has ``closed_by``: the place of the record that has closed its window.
+        times: By partition the time in ms that the wall clock has given to a stream task, where all records are
+            recounted. None where the micro-batch has it.
     """
 
     _time_names = ("newest", "swept")
@@ -36,16 +46,18 @@ class WindowAggregate(StatefulProcessor):
     def __init__(
         self,
         windows: TimeWindows | SessionWindows,
-        merging: Merging,
+        folding: Merging | FunctionFold,
         parts: StructType,
         *,
         restored: Mapping[int, int] | None,
         by_record: bool = False,
+        times: Mapping[int, int] | None = None,
     ) -> None:
         self._by_record = by_record
+        self._clock = times
         self._windows = windows
         self._retention_ms = windows.retention_ms
-        self._merging = merging
+        self._folding = folding
         self._parts = parts
         self._restored = restored
 
@@ -62,8 +74,10 @@ class WindowAggregate(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         """Process the records of a micro-batch, or the windows of a changelog."""
         newest, looked_at = (self._times.get() if self._times.exists() else None) or (-1, -1)
+        self._newest_before = newest
         touched: dict[bytes, KeyWindows] = {}
         self._moved: list[tuple[int, Any]] = []
+        rejected = []
         if self._restored is None:
             # A tick has no key. It only lets the micro-batch reach this stream task.
             rows = sorted((row for row in rows if row.key is not None), key=lambda row: task_order(row.place))
@@ -74,17 +88,24 @@ class WindowAggregate(StatefulProcessor):
                 touched[name] = self._of(self._state.getValue((name,)) if known else None)
             windows, parts = touched[name], tuple(row.parts[part] for part in self._parts.names)
             if self._restored is not None:
-                windows.restore(row.start, row.end, parts)
+                windows.restore(row.start, row.end, self._folding.restored(parts))
             else:
                 windows.turn = turn
-                self._add(windows, row.at, parts, newest)
+                try:
+                    self._add(windows, row, parts, newest)
+                except Rejected as error:  # The time does not go on: a restored state could not know of it.
+                    rejected.append((row, str(error)))
+                    continue
                 if self._by_record and row.at > newest:
                     self._moved.append((row.at, row.place))
             newest = max(newest, row.at)
-        times = times_by_clock() if self._restored is None else self._restored
+        given = self._clock if self._restored is None else self._restored
+        times = times_by_clock() if given is None else given
         newest = max(newest, times.get(key[0], newest))
-        changes = [(change, name) for name, windows in touched.items() for change in windows.changes()]
+        changes = [(change, name) for name, windows in touched.items() for change in self._changes(windows)]
         changes.sort(key=lambda changed: changed[0].turn)  # those of one record keep their order
+        for row, reason in rejected:
+            yield Row(partition=key[0], at=row.at, record=row.record, reason=reason)
         for place, (change, name) in enumerate(changes):
             yield self._changed(key[0], name, change, place)
         yield from self._close(key[0], touched, newest, looked_at)
@@ -93,27 +114,41 @@ class WindowAggregate(StatefulProcessor):
         """Do nothing: nothing is open."""
 
     def _of(self, state: Any) -> KeyWindows:
-        return KeySessions.of(state) if isinstance(self._windows, SessionWindows) else KeyTimeWindows.of(state)
+        if isinstance(self._windows, SessionWindows):
+            return KeySessions.of(state)
+        return KeySlidingWindows.of(state) if self._windows.slides else KeyTimeWindows.of(state)
 
-    def _add(self, windows: KeyWindows, at: int, parts: Any, newest: int) -> None:
+    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> None:
         """Add a record to the windows of its key. ``newest`` is the newest time before it."""
+        at, fold = row.at, self._folding.of(row)
         if isinstance(windows, KeySessions):
             assert isinstance(self._windows, SessionWindows)
             late_before = max(newest, at) - self._retention_ms
             over = newest - self._retention_ms
-            windows.add(at, parts, self._windows.inactivity_gap_ms, over, late_before, self._merging)
+            windows.add(at, parts, self._windows.inactivity_gap_ms, over, late_before, fold)
+        elif isinstance(windows, KeySlidingWindows):
+            assert isinstance(self._windows, TimeWindows)
+            closed_before = max(newest, at) - self._windows.grace_ms
+            windows.add(at, parts, self._windows.size_ms, closed_before, fold)
         elif isinstance(windows, KeyTimeWindows):
             assert isinstance(self._windows, TimeWindows)
             closed_until = max(newest, at) - self._windows.grace_ms
-            windows.add(at, parts, self._windows, closed_until, self._merging)
+            bounds = [(row.start, row.end)]
+            if self._windows.begin_at_multiples:
+                bounds = [(start, start + self._windows.size_ms) for start in self._windows.starts_of(at)]
+            windows.add(at, parts, bounds, closed_until, fold)
+
+    def _changes(self, windows: KeyWindows) -> Iterator[Change]:
+        return windows.changes()
 
     def _changed(self, partition: int, key: bytes, change: Change, place: int | None) -> Row:
         return self._row(partition, key, change.start, change.end, change.at, change.parts, place)
 
     def _row(self, partition: int, key: bytes, start: int, end: int, at: int, parts: Any, place: int | None) -> Row:
+        is_deleted = parts is None or self._folding.is_deleted(parts)
         by_name = None if parts is None else dict(zip(self._parts.names, parts, strict=True))
         bounds = {"start": start, "end": end, "at": at}
-        return Row(partition=partition, key=key, **bounds, deleted=parts is None, parts=by_name, place=place)
+        return Row(partition=partition, key=key, **bounds, deleted=is_deleted, parts=by_name, place=place)
 
     def _close(self, partition: int, touched: dict[bytes, KeyWindows], newest: int, swept: int) -> Iterator[Row]:
         """Put the windows into the state that take further records. The others are forgotten."""
@@ -146,23 +181,26 @@ class TotalAggregate(WindowAggregate):
     """Aggregates the records of one stream task without windows, and passes each change of a key's total.
 
     Args:
-        merging: As for :class:`WindowAggregate`.
+        folding: As for :class:`WindowAggregate`.
         parts: As for :class:`WindowAggregate`.
         restored: As for :class:`WindowAggregate`.
     """
 
-    def __init__(self, merging: Merging, parts: StructType, *, restored: Mapping[int, int] | None) -> None:
+    def __init__(
+        self, folding: Merging | FunctionFold, parts: StructType, *, restored: Mapping[int, int] | None
+    ) -> None:
         self._by_record = False
-        self._merging = merging
+        self._clock = None
+        self._folding = folding
         self._parts = parts
         self._restored = restored
 
     def _of(self, state: Any) -> KeyWindows:
         return KeyTotal.of(state)
 
-    def _add(self, windows: KeyWindows, at: int, parts: Any, newest: int) -> None:
+    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> None:
         assert isinstance(windows, KeyTotal)
-        windows.add(parts, self._merging)
+        windows.add(row.at, parts, self._folding.of(row))
 
     def _close(self, partition: int, touched: dict[bytes, KeyWindows], newest: int, swept: int) -> Iterator[Row]:
         """Put the totals into the state."""
@@ -181,6 +219,10 @@ class FinalResults(WindowAggregate):
 
     _time_names = ("newest", "earliest_end")
 
+    def _changes(self, windows: KeyWindows) -> Iterator[Change]:
+        """Each record changes the changelog: a restored state knows from its time which results were passed."""
+        return windows.changes(of_nothing=True)
+
     def _changed(self, partition: int, key: bytes, change: Change, place: int | None) -> Row:
         return super()._changed(partition, key, change, None)
 
@@ -189,16 +231,19 @@ class FinalResults(WindowAggregate):
 
         A restored window that is closed was passed before.
         """
-        closed_before = newest - self._windows.grace_ms + 1
-        if isinstance(self._windows, SessionWindows):  # a session's end is in the session
-            closed_before = newest - self._retention_ms
+        closed_before = self._closed_before(newest)
         some_are_closed = earliest < closed_before
         left, closed = (NEVER if some_are_closed else earliest), []
         others = self._others(touched) if some_are_closed else ()
         for key, windows in chain(touched.items(), others):
-            closed += [(end, start, key, parts) for start, end, parts in windows.take(closed_before)]
-            if windows.earliest_end is not None:
-                left = min(left, windows.earliest_end)
+            taken = windows.take(closed_before)
+            if isinstance(windows, KeySlidingWindows):  # a later record needs what the windows before it have
+                passed_before = self._closed_before(self._newest_before)
+                windows.keep(window for window in taken if window[1] > newest - self._retention_ms)
+                taken = [window for window in taken if window[1] >= passed_before]
+            closed += [(end, start, key, parts) for start, end, parts in taken if not self._folding.is_deleted(parts)]
+            if (end := windows.earliest_end(closed_before)) is not None:
+                left = min(left, end)
             self._put(key, windows)
         self._times.update((newest, left))
         if self._restored is None:
@@ -207,10 +252,16 @@ class FinalResults(WindowAggregate):
                 row = self._row(partition, key, start, end, at, parts, place)
                 yield Row(**row.asDict(), closed_by=self._closed_by(end)) if self._by_record else row
 
+    def _closed_before(self, newest: int) -> int:
+        """Return the time before which the windows end that are closed when the newest record is of this time."""
+        if isinstance(self._windows, SessionWindows):  # a session's end is in the session
+            return newest - self._retention_ms
+        return newest - self._windows.grace_ms + (not self._windows.slides)  # so is that of a sliding window
+
     def _closed_by(self, end: int) -> Any:
         if isinstance(self._windows, SessionWindows):
             closed_at = end + self._retention_ms + 1
         else:
-            closed_at = end + self._windows.grace_ms
+            closed_at = end + self._windows.grace_ms + self._windows.slides
         turn = bisect_left(self._moved, closed_at, key=itemgetter(0))
         return self._moved[turn][1] if turn < len(self._moved) else None

@@ -14,6 +14,7 @@ from streamplan.checks.framework.check import Observation
 from streamplan.model.windows import TimeWindows
 from streamplan.serdes.json_documents import parse_plain
 from streamplan.serdes.serde import Undecodable
+from streamplan.spark.planning.window_bounds import window_bounds
 from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic, first_rows, text_of
 
 _LOOKED_AT = 100_000
@@ -34,6 +35,9 @@ class Windowing:
 
     def is_open(self, timestamp: Column) -> Column:
         """Return whether every window that a time in ms lies in is open: whether the first of them is."""
+        if not self.windows.begin_at_multiples:
+            first_end = window_bounds(self.windows, timestamp)[1]
+            return first_end > F.lit(self.newest_ms - self.windows.grace_ms)
         size, advance = F.lit(self.windows.size_ms), F.lit(self.windows.advance_ms)
         before = timestamp - size
         first_end = before - F.pmod(before, advance) + advance + size

@@ -1,10 +1,11 @@
-"""What the writer of a repartition topic hands on to the sub-topology that reads the topic: its counts by key.
+"""What the writer of a repartition topic hands on to the sub-topology that reads the topic: what it aggregates.
 
 Both are in one query then (:mod:`streamplan.spark.linked`). The records themselves go to Kafka only.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,9 @@ from streamplan.spark.sink.spec import HandedOnTo
 
 COUNTS = "partition int, key string, timestamp timestamp, count bigint"
 """The columns of counts: the partition of the repartition topic, the key, the newest timestamp, and how many."""
+
+RECORDS = "partition int, key binary, timestamp timestamp"
+"""The columns of records: the partition of the repartition topic, the key and the timestamp. The fields follow them."""
 
 _MOST_PARTS = 32
 """The counts of this many batches are added up, so that they take no more memory than their keys."""
@@ -70,8 +74,8 @@ class TaskReports(AccumulatorParam[dict[int, TaskWrote]]):
 
 
 @dataclass
-class HandedOn:
-    """Counts records by their keys.
+class HandedOn(ABC):
+    """Takes the records that a stream task writes, and gives what is made of them.
 
     Attributes:
         partitions: Of the repartition topic.
@@ -82,19 +86,43 @@ class HandedOn:
     partitions: int
     records: npt.NDArray[np.int64] = field(init=False)
     markers: npt.NDArray[np.int64] = field(init=False)
-    _parts: list[pa.Table] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.records, self.markers = np.zeros((2, self.partitions), np.int64)
         self._written = np.zeros(self.partitions, np.bool_)
 
-    def add(self, rows: pa.RecordBatch, not_yet_committed: int) -> None:
-        """Count records that are in the repartition topic. They have a key and a timestamp in ms.
+    @abstractmethod
+    def add(self, rows: pa.RecordBatch, fields: pa.StructArray, not_yet_committed: int) -> None:
+        """Take records that are in the repartition topic. They have a key and a timestamp in ms.
 
         Args:
             rows: The records.
+            fields: What was read of their values.
             not_yet_committed: How many of the last ones this run writes.
         """
+
+    def committed(self) -> None:
+        """Note that a transaction with what was written since the one before is committed."""
+        self.markers += self._written
+        self._written[:] = False
+
+    def now(self) -> Iterator[pa.RecordBatch]:
+        """Yield what can be handed on before all records have come."""
+        return iter(())
+
+    @abstractmethod
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield what is left to be handed on when all records have come."""
+
+
+@dataclass
+class HandedOnCounts(HandedOn):
+    """Counts records by their keys: gives a row for each key, of the columns :data:`COUNTS`."""
+
+    _parts: list[pa.Table] = field(default_factory=list)
+
+    def add(self, rows: pa.RecordBatch, fields: pa.StructArray, not_yet_committed: int) -> None:
+        """See :meth:`HandedOn.add`."""
         records = pa.table({"key": rows["key"], "newest": rows["timestamp"]})
         counts = records.group_by("key").aggregate([("newest", "max"), ([], "count_all")]).combine_chunks()
         counts = counts.rename_columns(["key", "newest", "count"])
@@ -109,22 +137,16 @@ class HandedOn:
         if len(self._parts) >= _MOST_PARTS:
             self._parts = [self._sums()]
 
-    def committed(self) -> None:
-        """Note that a transaction with what was written since the one before is committed."""
-        self.markers += self._written
-        self._written[:] = False
-
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield a row for each key, of the columns :data:`COUNTS`."""
+        """See :meth:`HandedOn.batches`."""
         if not self._parts:
             return
         sums = self._sums()
-        newest = pc.max_element_wise(sums["newest"], pa.scalar(FIRST_WRITABLE_MS, pa.int64()))
         rows = pa.table(
             {
                 "partition": sums["partition"],
                 "key": sums["key"].cast(pa.string()),
-                "timestamp": newest.cast(pa.timestamp("ms")).cast(pa.timestamp("us", tz="UTC")),
+                "timestamp": _moments_written(sums["newest"]),
                 "count": sums["count"],
             }
         )
@@ -134,6 +156,49 @@ class HandedOn:
         together = pa.concat_tables(self._parts).group_by("key")
         sums = together.aggregate([("newest", "max"), ("count", "sum"), ("partition", "max")])
         return sums.rename_columns(["key", "newest", "count", "partition"])
+
+
+@dataclass
+class HandedOnRecords(HandedOn):
+    """Gives a row for each record, of the columns :data:`RECORDS` and a struct of fields, where there are any.
+
+    Attributes:
+        fields: Those of the values that are handed on, and their types.
+    """
+
+    fields: pa.StructType = field(default_factory=lambda: pa.struct([]))
+    _taken: list[pa.RecordBatch] = field(default_factory=list)
+
+    def add(self, rows: pa.RecordBatch, fields: pa.StructArray, not_yet_committed: int) -> None:
+        """See :meth:`HandedOn.add`."""
+        keys = rows["key"].dictionary_encode()
+        partitions = partitions_of_keys(keys.dictionary, self.partitions)[keys.indices.to_numpy()]
+        self.records += np.bincount(partitions, minlength=self.partitions)
+        self._written[partitions[rows.num_rows - not_yet_committed :]] = True
+        columns = {
+            "partition": pa.array(partitions),
+            "key": rows["key"],
+            "timestamp": _moments_written(rows["timestamp"]),
+        }
+        if self.fields.num_fields:
+            parts = [pc.struct_field(fields, each.name).cast(each.type) for each in self.fields]
+            columns["fields"] = pa.StructArray.from_arrays(parts, fields=list(self.fields))
+        self._taken.append(pa.RecordBatch.from_pydict(columns))
+
+    def now(self) -> Iterator[pa.RecordBatch]:
+        """See :meth:`HandedOn.now`."""
+        while self._taken:
+            yield self._taken.pop(0)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """See :meth:`HandedOn.batches`."""
+        return self.now()
+
+
+def _moments_written(timestamps: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The moments that records in the repartition topic have, from their timestamps in ms."""
+    written = pc.max_element_wise(timestamps, pa.scalar(FIRST_WRITABLE_MS, pa.int64()))
+    return written.cast(pa.timestamp("ms")).cast(pa.timestamp("us", tz="UTC"))
 
 
 def partitions_of_keys(keys: pa.Array, partitions: int) -> npt.NDArray[np.int32]:

@@ -204,19 +204,14 @@ class TaskTransaction(TaskOutput):
             self._require_own(self._read("read_uncommitted"))
             producer = _open_producer(spec, partition)
         self._write_to(producer)
-        self.positions = self._read_positions()
-        self._settle_ranges()
-        for topic, position in self.positions.items():
-            first, _ = self.ranges[topic]
-            if position < first:
-                raise Refused(
-                    f"task {spec.task(partition)}: the checkpoint is ahead of Kafka",
-                    expected=f"{topic}-{partition} committed up to {first}",
-                    observed=f"position {position} of group {spec.application_id}",
-                    remedy="Records in between would be lost. Look whether somebody has reset the group, or whether "
-                    "the checkpoint belongs to another cluster.",
-                )
-        self._begin()
+        try:
+            self.positions = self._read_positions()
+            self._settle_ranges()
+            self._require_not_ahead()
+            self._begin()
+        except BaseException:  # nobody else knows the producer
+            _close(producer)
+            raise
 
     def require_complete_input(self, topic: str, next_offset: int) -> None:
         """See :meth:`TaskOutput.require_complete_input`."""
@@ -250,6 +245,19 @@ class TaskTransaction(TaskOutput):
 
     def _settle_ranges(self) -> None:
         """Find out the offsets of the micro-batch, where they follow from what is in Kafka by now."""
+
+    def _require_not_ahead(self) -> None:
+        """Raise :class:`Refused` where records between a committed position and the micro-batch would be lost."""
+        for topic, position in self.positions.items():
+            first, _ = self.ranges[topic]
+            if position < first:
+                raise Refused(
+                    f"task {self.spec.task(self.partition)}: the checkpoint is ahead of Kafka",
+                    expected=f"{topic}-{self.partition} committed up to {first}",
+                    observed=f"position {position} of group {self.spec.application_id}",
+                    remedy="Records in between would be lost. Look whether somebody has reset the group, or whether "
+                    "the checkpoint belongs to another cluster.",
+                )
 
     def _begin(self) -> None:
         self._begun = time.monotonic()
@@ -601,6 +609,6 @@ def _next_record_of(consumer: Consumer, source: TopicPartition, first: int, unti
 def commit_empty(spec: TransactionSpec, partitions: Iterable[int], kept: KeptProducers | None = None) -> None:
     """Commit the positions of partitions whose part of the micro-batch has no records, only transaction markers."""
     for partition in partitions:
-        with TaskTransaction(spec, partition, kept) as transaction:
+        with open_transaction(spec, partition, kept) as transaction:
             if not transaction.already_committed:
                 transaction.commit()

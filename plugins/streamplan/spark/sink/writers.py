@@ -1,7 +1,8 @@
 """What runs in Spark's Python workers: whole Arrow batches in, transactions out.
 
 A writer takes rows in one of two formats. :class:`PlannedRows` were made by the plan of a sub-topology.
-:class:`RekeyedRecords` come straight from Kafka, and the writer selects their keys. The rest is the same for both.
+:class:`RekeyedRecords` come straight from Kafka, and the writer selects their keys; :class:`PassedRecords` are such
+records that need not have a key. The rest is the same for both.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka_types import Header
 from streamplan.model.dead_letters import Origin
 from streamplan.model.left_out import REASON_LEFT_OUT
-from streamplan.serdes.arrow import true_rows
+from streamplan.serdes.arrow import longest, true_rows
 from streamplan.serdes.columns import reason_array
-from streamplan.serdes.serde import Serde, header_bytes, too_large
+from streamplan.serdes.serde import MAX_BYTES, Serde, header_bytes, too_large
 from streamplan.spark.arrow_function import ArrowFunction
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import noted
@@ -218,9 +219,7 @@ class RekeyedRecords:
         if offsets:
             is_left_out = pc.is_in(rows["offset"], pa.array([*offsets], pa.int64()))
             values, left_out = pc.if_else(is_left_out, pa.scalar(None, values.type), values), true_rows(is_left_out)
-        decoded = self.serde.key_column(self.field, values)
-        keys = decoded.keys
-        unreadable = {**decoded.rejected, **_too_large(rows, keys, self.serde.max_bytes)}
+        keys, fields, unreadable = self._read(rows, values)
         unreadable |= dict.fromkeys(left_out, REASON_LEFT_OUT)
         faults = timestamp_faults(rows["timestamp"])
         if unreadable or faults is not None:
@@ -234,16 +233,49 @@ class RekeyedRecords:
             described = described.append_column("reason", reasons)
             task.dead_letter(self._not_yet_committed(described.filter(pc.invert(accepted)), task))
             rows = rows.filter(accepted)
-            keys = keys.filter(accepted)
+            keys, fields = keys.filter(accepted), fields.filter(accepted)
         rekeyed = rows.set_column(rows.schema.get_field_index("key"), "key", keys)
         if task.handed_on is not None and rekeyed.num_rows:
             handed_on, rekeyed = rekeyed, self._not_yet_committed(rekeyed, task)
-            task.handed_on.add(handed_on, rekeyed.num_rows)
+            task.handed_on.add(handed_on, fields, rekeyed.num_rows)
         if rekeyed.num_rows:
             task.produce(rekeyed, task.transaction.spec.outputs[0])
 
+    def _read(self, rows: pa.RecordBatch, values: pa.Array) -> tuple[pa.Array, pa.StructArray, dict[int, str]]:
+        """Return the new keys, what was read of the values, and by row the reason of a record that is rejected."""
+        decoded = self.serde.key_column(self.field, values)
+        rejected = {**decoded.rejected, **_too_large(rows, decoded.keys, self.serde.max_bytes)}
+        return decoded.keys, decoded.fields, rejected
+
     def _not_yet_committed(self, rows: pa.RecordBatch, task: TaskProgress) -> pa.RecordBatch:
-        return rows.filter(pc.greater_equal(rows["offset"], task.transaction.positions[self.topic]))
+        position = task.transaction.positions[self.topic]
+        if not rows.num_rows or rows["offset"][0].as_py() >= position:  # they have the order of their offsets
+            return rows
+        return rows.filter(pc.greater_equal(rows["offset"], position))
+
+
+@dataclass(frozen=True)
+class PassedRecords(RekeyedRecords):
+    """Records straight from Kafka that are written to a topic from outside, where a record needs neither key nor value.
+
+    With an empty ``field`` they keep their key.
+    """
+
+    def _read(self, rows: pa.RecordBatch, values: pa.Array) -> tuple[pa.Array, pa.StructArray, dict[int, str]]:
+        """See :meth:`RekeyedRecords._read`. As in a plan, a null value is not read, and gives a null key."""
+        decoded = self.serde.decode_column(values)
+        rejected = dict(decoded.rejected)
+        if values.null_count:
+            without_value = {*true_rows(pc.is_null(values))}
+            rejected = {row: reason for row, reason in rejected.items() if row not in without_value}
+        keys = rows["key"]
+        if self.field:
+            keys = pc.struct_field(decoded.fields, self.field).cast(pa.string()).cast(pa.binary())
+        if longest(keys) + longest(values) > MAX_BYTES:
+            sizes = (pc.binary_length(column).fill_null(0) for column in (keys, values))
+            beyond = true_rows(pc.greater(pc.add(*sizes), MAX_BYTES))
+            rejected = {**dict.fromkeys(beyond, too_large(MAX_BYTES)), **rejected}
+        return keys, decoded.fields, {**_too_large(rows, keys, MAX_BYTES), **rejected}
 
 
 def transactional_writer(spec: TransactionSpec, row_format: RowFormat) -> ArrowFunction:
@@ -269,7 +301,6 @@ def write_stream_tasks(
     spec: TransactionSpec,
     row_format: RowFormat,
     open_output: Callable[[TransactionSpec, int], TaskOutput],
-    hand_on: Callable[[], HandedOn] | None = None,
 ) -> pa.RecordBatch:
     """Write the rows of stream tasks, and commit what each task has written.
 
@@ -278,58 +309,55 @@ def write_stream_tasks(
         spec: Where the stream tasks read and write.
         row_format: How the rows are read.
         open_output: Takes what the stream task of a partition writes.
-        hand_on: Makes what takes the records of a stream task, see :class:`TaskProgress`.
 
     Returns:
         A row for each stream task, of the columns :data:`WRITTEN_SCHEMA`.
     """
     with ExitStack() as stack:
-        tasks = _Tasks(spec, open_output, stack, hand_on)
-        for whole in batches:
-            for partition, batch in by_partition(whole):
-                if partition in spec.partitions:
-                    row_format.write(batch, tasks.of(partition))
-        for task in tasks.progress.values():
-            row_format.require_complete_input(task)
+        tasks = _Tasks(spec, row_format, open_output, stack)
+        for batch in batches:
+            tasks.write(batch)
         return tasks.commit()
 
 
 def handing_writer(
     spec: TransactionSpec,
     row_format: RowFormat,
-    partitions: int,
+    hand_on: Callable[[], HandedOn],
     reports: Accumulator[dict[int, TaskWrote]],
     owner: str,
 ) -> ArrowFunction:
-    """Return the function that writes the rows of stream tasks, and hands their records on when they are committed.
+    """Return the function that writes the rows of stream tasks, and hands their records on.
+
+    Spark takes the result of a task whose function has ended. By then everything is committed.
 
     Args:
         spec: Where the stream tasks read and write.
         row_format: How the rows are read.
-        partitions: Of the topic that they write.
+        hand_on: Makes what takes the records of a stream task.
         reports: Gets by partition what the stream task has written.
         owner: Writes for the workers in the micro-batches whose job says so (:data:`BY_OWNER`).
 
     Returns:
-        A function for :func:`streamplan.spark.planning.compiled_plan.map_in_arrow`, with
-        :data:`~streamplan.spark.sink.handed_on.COUNTS`.
+        A function for :func:`streamplan.spark.planning.compiled_plan.map_in_arrow`, with the columns of what is handed
+        on.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_gc()
-        tasks: list[HandedOn] = []
-
-        def hand_on() -> HandedOn:
-            tasks.append(HandedOn(partitions))
-            return tasks[-1]
-
         context = TaskContext.get()
         by_owner = context is not None and context.getLocalProperty(BY_OWNER)
         open_output = partial(OwnedTransaction, address=owner) if by_owner else open_transaction
-        written = write_stream_tasks(batches, spec, row_format, open_output, hand_on)
-        rows = zip(written.to_pylist(), tasks, strict=True)
-        reports.add({row["partition"]: TaskWrote(row, task.records, task.markers) for row, task in rows})
-        for task in tasks:
+        with ExitStack() as stack:
+            tasks = _Tasks(spec, row_format, open_output, stack, hand_on)
+            for batch in batches:
+                tasks.write(batch)
+                for task in tasks.handed_on.values():
+                    yield from task.now()
+            written = {row["partition"]: row for row in tasks.commit().to_pylist()}
+        handed_on = tasks.handed_on
+        reports.add({each: TaskWrote(written[each], task.records, task.markers) for each, task in handed_on.items()})
+        for task in handed_on.values():
             yield from task.batches()
 
     return write
@@ -390,19 +418,31 @@ class _Tasks:
     """The transactions of the partitions that one Spark task meets; normally one."""
 
     spec: TransactionSpec
+    row_format: RowFormat
     open_output: Callable[[TransactionSpec, int], TaskOutput]
     stack: ExitStack
-    hand_on: Callable[[], HandedOn] | None
+    hand_on: Callable[[], HandedOn] | None = None
     progress: dict[int, TaskProgress] = field(default_factory=dict)
+    handed_on: dict[int, HandedOn] = field(default_factory=dict)
 
-    def of(self, partition: int) -> TaskProgress:
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write rows of any partitions."""
+        for partition, of_partition in by_partition(rows):
+            if partition in self.spec.partitions:
+                self.row_format.write(of_partition, self._of(partition))
+
+    def _of(self, partition: int) -> TaskProgress:
         if partition not in self.progress:
             transaction = self.stack.enter_context(self.open_output(self.spec, partition))
-            self.progress[partition] = TaskProgress(transaction, self.hand_on() if self.hand_on else None)
+            if self.hand_on is not None:
+                self.handed_on[partition] = self.hand_on()
+            self.progress[partition] = TaskProgress(transaction, self.handed_on.get(partition))
         return self.progress[partition]
 
     def commit(self) -> pa.RecordBatch:
-        """Commit all of them; return a row for each, of the columns :data:`WRITTEN_SCHEMA`."""
+        """Commit all of them when all rows have come; return a row for each, of the columns :data:`WRITTEN_SCHEMA`."""
+        for task in self.progress.values():
+            self.row_format.require_complete_input(task)
         for task in self.progress.values():
             if not task.transaction.already_committed:
                 task.transaction.commit()
@@ -484,7 +524,7 @@ def _too_large(rows: pa.RecordBatch, keys: pa.Array, max_bytes: int) -> dict[int
     headers = rows["headers"]
     if headers.null_count == rows.num_rows:
         return {}
-    sizes = pc.add(pc.binary_length(keys), pc.binary_length(rows["value"]).fill_null(0))
+    sizes = pc.add(pc.binary_length(keys).fill_null(0), pc.binary_length(rows["value"]).fill_null(0))
     possible = pc.greater(pc.add(sizes, pc.binary_length(headers)), max_bytes)  # their JSON is longer than they are
     return {
         row: too_large(max_bytes)

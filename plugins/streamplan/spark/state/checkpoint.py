@@ -221,24 +221,25 @@ class Checkpoint:
                 self._files.write(f"{directory}/0", f"\0v1\n{line}")  # as KafkaSourceInitialOffsetWriter does
 
     def continue_at(self, positions: OffsetMap, topics: Sequence[str]) -> None:
-        """Let the next query continue at ``positions`` with the state that a restoring query has left here.
+        """Let the next query continue at ``positions`` with the state that another query has left here.
+
+        The other one has restored the state, or has read topics that the next one does not read.
 
         Args:
             positions: The next offset of each topic and partition.
             topics: The topics of the next query's sources, in Spark's order: each has a line in a file of offsets.
 
         Raises:
-            CorruptCheckpoint: The restoring query did not finish.
+            CorruptCheckpoint: The other query did not finish.
         """
         last = self.last_committed()
         if last is None or last != self.last_planned():
-            raise CorruptCheckpoint(f"{self.location}: the restoring query did not finish")
-        # After the data a window's watermark makes one more micro-batch, and Spark reads the sources of the last two.
-        for batch in range(last + 1):
+            raise CorruptCheckpoint(f"{self.location}: the query before did not finish")
+        for batch in range(max(0, last - 1), last + 1):  # Spark reads the offsets of the last two micro-batches
             head = self._files.read(f"{OFFSETS}/{batch}").splitlines()[:2]  # the version; the watermark and settings
             self._files.delete(f"{OFFSETS}/.{batch}.crc")
             self._files.write(f"{OFFSETS}/{batch}", "\n".join([*head, *offset_lines(positions, topics)]))
-        self._files.delete("sources")  # of the restoring query
+        self._files.delete("sources")  # of the other query
 
     def resume_ticks(self, topics: Sequence[str], now_ms: int) -> None:
         """Let the source of ticks go on from where it was, whatever the clock was then.

@@ -21,7 +21,7 @@ from streamplan.spark.ticks import TICKS
 OFFSETS = "offsets"
 COMMITS = "commits"
 
-_LINES_BEFORE_SOURCES = 2
+LINES_BEFORE_SOURCES = 2
 """The version of the log, and a line about the whole micro-batch."""
 
 
@@ -70,7 +70,7 @@ def parse_ticks(name: str, text: str, number: int) -> int:
     Raises:
         CorruptCheckpoint: There is no such line, or it is no number.
     """
-    lines = text.splitlines()[_LINES_BEFORE_SOURCES:]
+    lines = text.splitlines()[LINES_BEFORE_SOURCES:]
     if number >= len(lines) or not lines[number].isdigit():
         raise CorruptCheckpoint(f"{name} has no offset of the source {number}, which gives ticks")
     return int(lines[number])

@@ -13,7 +13,7 @@ from streamplan.kafka.task_ownership import ClaimedTasks, TaskOwnership
 from streamplan.model.checkpoint_identity import checkpoint_identity
 from streamplan.model.linking import Link, linked_state
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.stages import stage_of
+from streamplan.model.stages import repeats_its_state, stage_of
 from streamplan.model.start_point import KafkaState, StartDecision, StartFrom, resolve_start
 from streamplan.model.status import Restoration
 from streamplan.serdes.serde import Serde
@@ -51,6 +51,7 @@ class Beginning:
         committed: The positions in what it reads, and what the changelogs of its state hold.
         aggregates: See :func:`~streamplan.model.start_point.resolve_start`.
         subtopologies: Those that the query does. Their positions name its checkpoint.
+        repeats: See :func:`~streamplan.model.start_point.resolve_start`.
     """
 
     subtopology: Subtopology
@@ -59,6 +60,7 @@ class Beginning:
     committed: KafkaState
     aggregates: bool
     subtopologies: tuple[Subtopology, ...]
+    repeats: bool = True
 
     @classmethod
     def of(
@@ -73,7 +75,8 @@ class Beginning:
             topics: See :class:`Beginning`.
         """
         identity, committed = identity_of(deployment, subtopology), claimed.committed[subtopology.id]
-        return cls(subtopology, topics, identity, committed, stage_of(subtopology).aggregates, (subtopology,))
+        aggregates, repeats = stage_of(subtopology).aggregates, repeats_its_state(subtopology)
+        return cls(subtopology, topics, identity, committed, aggregates, (subtopology,), repeats)
 
     @classmethod
     def of_link(cls, deployment: Deployment, claimed: ClaimedTasks, link: Link, topics: Sequence[str]) -> Beginning:
@@ -100,7 +103,50 @@ class Beginning:
         """
         state = found.state(self.topics) if found and self.committed.checkpoint else None
         name = " and ".join(str(each.id) for each in self.subtopologies)
-        return resolve_start(f"sub-topology {name}", state, self.identity, self.committed, aggregates=self.aggregates)
+        return resolve_start(
+            f"sub-topology {name}",
+            state,
+            self.identity,
+            self.committed,
+            aggregates=self.aggregates,
+            repeats=self.repeats,
+        )
+
+
+def continue_linked(
+    spark: SparkSession,
+    deployment: Deployment,
+    ownership: TaskOwnership,
+    claimed: ClaimedTasks,
+    apart: Beginning,
+    linked: Beginning,
+) -> Checkpoint | None:
+    """Let the query of two linked sub-topologies go on with the state that the query of the second one has left.
+
+    Args:
+        spark: The session that will run the query.
+        deployment: Where the pipeline runs.
+        ownership: Of the application's stream tasks.
+        claimed: The committed positions, which no other aggregator can move.
+        apart: What the beginning of the second one alone would be decided by.
+        linked: What the beginning of both is decided by.
+
+    Returns:
+        The checkpoint, which Kafka names; None where that state is not there, or does not belong to the positions.
+    """
+    checkpoints = checkpoints_of(spark, deployment)
+    found = checkpoints.find(apart.subtopology.id, apart.committed.checkpoint)
+    if found is None or apart.decision(found).start is not StartFrom.CHECKPOINT:
+        return None  # a checkpoint of both is another's
+    if found.last_planned() != found.last_committed():
+        return None  # the micro-batch that is not finished reads the repartition topic
+    checkpoint = checkpoints.take(found, claimed.generation.number)
+    checkpoints.delete_left_over(checkpoint)
+    checkpoint.continue_at(linked.committed.positions, linked.topics)
+    checkpoint.complete(linked.identity)
+    for named_by in linked.subtopologies:
+        ownership.name_checkpoint(claimed, named_by.id, checkpoint.id)
+    return checkpoint
 
 
 def prepare_checkpoint(

@@ -27,7 +27,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages import stage_of
-from streamplan.model.stages.stage import Restore
+from streamplan.model.stages.stage import Restore, Stage
 from streamplan.model.status import Restoration
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.compiled_plan import map_in_arrow
@@ -207,13 +207,7 @@ def _run_restoring_query(
     stage = stage_of(subtopology)
 
     def stored(node: Processor) -> DataFrame:
-        rows, part = read(node), stage.part_of(node)
-        columns = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
-        if not part.restores_deletions:
-            rows = rows.where("value is not null")  # a null value deletes the key
-        if part.aggregates:
-            columns["offset"] = F.lit(-1).cast("bigint")  # before any record that comes
-        return rows.select(*(columns.get(name, F.col(name)).alias(name) for name in RAW_COLUMNS))
+        return as_stored(read(node), stage.part_of(node))
 
     def discard(batch: DataFrame, number: int) -> None:
         batch.write.format("noop").mode("overwrite").save()
@@ -239,6 +233,21 @@ def _run_restoring_query(
         raise _restore_error(subtopology, str(error)) from error
     finally:
         query.stop()
+
+
+def as_stored(rows: DataFrame, stage: Stage) -> DataFrame:
+    """Return records of a changelog as :class:`StoredState` has them.
+
+    Args:
+        rows: With the columns of :data:`streamplan.spark.sources.RAW` but ``topic`` and ``headers``.
+        stage: That has the store.
+    """
+    columns = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
+    if not stage.restores_deletions:
+        rows = rows.where("value is not null")  # a null value deletes the key
+    if stage.aggregates:
+        columns["offset"] = F.lit(-1).cast("bigint")  # before any record that comes
+    return rows.select(*(columns.get(name, F.col(name)).alias(name) for name in RAW_COLUMNS))
 
 
 def _read_last_of_each_key(

@@ -114,6 +114,10 @@ def _committed(
     """Return a finished micro-batch of a linked sub-topology, and the positions that it has committed.
 
     Kafka only has those of the last micro-batch, which may not be finished when they are read.
+
+    Raises:
+        StreamplanError: A re-drive has written into the topics, so that the positions name no checkpoint until the next
+            start; or each time another micro-batch was begun.
     """
     deadline = time.monotonic() + _FINISH_SECONDS
     while True:
@@ -121,6 +125,13 @@ def _committed(
         committed = cluster.committed_positions(application_id)
         found = {place: at for place, at in committed.items() if place[0] in topics}
         parsed = [PositionMetadata.parse(at.metadata) for at in found.values()]
+        if any(each is not None and not each.checkpoint for each in parsed):
+            raise StreamplanError(
+                f"the positions of group {application_id} in {', '.join(topics)}",
+                expected=f"that they name checkpoint {checkpoint.id}",
+                observed="none: dead letters were processed again",
+                remedy="Start the aggregator, which reads what they gave, and run this again.",
+            )
         batches = [each.batch or 0 for each in parsed if each is not None and each.checkpoint == checkpoint.id]
         finished = batch is not None and all(each <= batch for each in batches) and len(batches) == len(found)
         if batch is not None and finished and batch == checkpoint.last_committed():

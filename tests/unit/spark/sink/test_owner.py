@@ -13,7 +13,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.model.generation import Generation
 from streamplan.serdes.json import Json
 from streamplan.spark.sink import owner as owners
-from streamplan.spark.sink.handed_on import HandedOn
+from streamplan.spark.sink.handed_on import HandedOnCounts
 from streamplan.spark.sink.owner import OwnedTransaction, TaskOwner
 from streamplan.spark.sink.spec import Output, PartitionBy, TransactionSpec
 from streamplan.spark.sink.writers import RekeyedRecords, TaskProgress
@@ -85,7 +85,7 @@ def write(owner: TaskOwner, wanted: TransactionSpec, keys: list[bytes]) -> None:
 def test_a_part_of_which_nothing_is_passed_on_is_committed(owner: TaskOwner) -> None:
     owner.specs[0] = spec(0, 7)
     with OwnedTransaction(spec(0, 7), 0, owner.address) as transaction:
-        task = TaskProgress(transaction, HandedOn(1))
+        task = TaskProgress(transaction, HandedOnCounts(1))
         RekeyedRecords("orders", Json("kind int"), "kind").write(source([b"no JSON"]), task)
         transaction.commit()
     assert FakeTaskTransaction.written["0_0"][1:] == ["committed"]

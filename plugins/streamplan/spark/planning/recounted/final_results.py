@@ -60,6 +60,8 @@ def closed_windows(node: Processor, inputs: RecordFrame, rows: DataFrame, times:
     is_closed = end <= F.col("newest") - F.lit(windows.grace_ms)
     if isinstance(windows, SessionWindows):
         is_closed = end < F.col("newest") - F.lit(windows.retention_ms)
+    elif windows.slides:
+        is_closed = end < F.col("newest") - F.lit(windows.grace_ms)
     in_order = Window.partitionBy("partition").orderBy("window.end", "window.start", "key")
     closed = rows.join(F.broadcast(newest), "partition").where(is_closed)
     return closed.withColumn("place", F.row_number().over(in_order)).select(*rows.columns, "place")

@@ -16,7 +16,7 @@ from streamplan.model.windows import SessionWindows
 from streamplan.spark.planning.aggregation import node_aggregates, node_arguments
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_state import record_place
-from streamplan.spark.planning.task_windows import sessions_of
+from streamplan.spark.planning.task_windows import sessions_of, windows_of
 
 
 def recounted_sessions(node: Processor, inputs: RecordFrame, late: DataFrame) -> DataFrame:
@@ -43,13 +43,13 @@ def late_keys(node: Processor, inputs: RecordFrame) -> DataFrame:
     """Return the keys with a record that may have come too late: their partition and key.
 
     Args:
-        node: As for :func:`recounted_sessions`.
-        inputs: As for :func:`recounted_sessions`.
+        node: An aggregation with sessions or sliding windows.
+        inputs: All records that it aggregates.
     """
     before = Window.partitionBy("partition").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
     records = inputs.data.select(*record_columns(inputs))
     at = F.unix_millis("timestamp")
-    records = records.withColumn("late", at <= F.max(at).over(before) - sessions_of(node).grace_ms)
+    records = records.withColumn("late", at <= F.max(at).over(before) - windows_of(node).grace_ms)
     return records.where("late").select("partition", "key").distinct()
 
 

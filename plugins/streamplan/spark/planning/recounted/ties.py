@@ -14,7 +14,9 @@ from streamplan.spark.planning.aggregation import WINDOW_START, stored_key, with
 from streamplan.spark.planning.field_types import declared_type
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.recounted.sessions import with_sessions
+from streamplan.spark.planning.recounted.sliding import with_sliding_windows
 from streamplan.spark.planning.task_windows import stored_session
+from streamplan.spark.planning.window_bounds import window_end
 
 
 def with_observed_ties(node: Processor, inputs: RecordFrame, rows: DataFrame, changelog: DataFrame) -> DataFrame:
@@ -50,6 +52,8 @@ def with_observed_ties(node: Processor, inputs: RecordFrame, rows: DataFrame, ch
     )
     if isinstance(windows, SessionWindows):
         records = with_sessions(records, windows)
+    elif windows and windows.slides:
+        records = with_sliding_windows(records, windows)
     elif windows:
         records = with_windows(records, windows, "timestamp")
     ties = (
@@ -97,4 +101,8 @@ def _last_values(changelog: DataFrame, types: StructType, windows: TimeWindows |
     stored = last.select("partition", *stored_key(windows), *values)
     if windows is None:
         return stored
+    if windows.slides:
+        end = F.timestamp_millis(window_end(windows, F.unix_millis(WINDOW_START))).alias("end")
+        window = F.struct(F.col(WINDOW_START).alias("start"), end)
+        return stored.withColumn("window", window).drop(WINDOW_START)
     return with_windows(stored, windows, WINDOW_START).where(f"window.start = {WINDOW_START}").drop(WINDOW_START)

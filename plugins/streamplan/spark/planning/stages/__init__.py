@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.stages import stage_of
+from streamplan.model.stages import passing_by, stage_of
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain
 from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.look_up import LookUpStage, ResultLookUpStage
+from streamplan.model.stages.old_values import OldValuesStage
 from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.process_stores import ProcessStoresStage
 from streamplan.model.stages.stage import Stage, StatelessStage
@@ -22,6 +23,7 @@ from streamplan.spark.planning.stages.aggregate import AggregatePlan
 from streamplan.spark.planning.stages.chain import ChainPlan
 from streamplan.spark.planning.stages.foreign_key import ForeignKeyPlan
 from streamplan.spark.planning.stages.look_up import LookUpPlan, ResultLookUpPlan
+from streamplan.spark.planning.stages.old_values import OldValuesPlan
 from streamplan.spark.planning.stages.process import ProcessPlan
 from streamplan.spark.planning.stages.process_stores import ProcessStoresPlan
 from streamplan.spark.planning.stages.stage_plan import OperatorPlan, StagePlan
@@ -42,6 +44,7 @@ PLANS: Mapping[type[Stage], type[OperatorPlan[Any]]] = {
     TaskAggregateStage: TaskAggregatePlan,
     ProcessStage: ProcessPlan,
     ProcessStoresStage: ProcessStoresPlan,
+    OldValuesStage: OldValuesPlan,
 }
 """The plans of the kinds of state."""
 
@@ -53,4 +56,4 @@ def plan_of(subtopology: Subtopology) -> StagePlan[Any]:
             return StatelessPlan(stage)
         case StageChain(parts=parts):
             return ChainPlan(stage, tuple(PLANS[type(part)](part, is_part=True) for part in parts))
-    return PLANS[type(stage)](stage)
+    return PLANS[type(stage)](stage, is_part=bool(passing_by(subtopology)))

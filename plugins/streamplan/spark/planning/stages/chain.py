@@ -21,6 +21,7 @@ from streamplan.model.operations import function_of
 from streamplan.model.processor_topology import Processor
 from streamplan.model.stages.chain import StageChain
 from streamplan.model.stages.stage import Stage
+from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages.stage_plan import (
@@ -32,6 +33,11 @@ from streamplan.spark.planning.stages.stage_plan import (
     StagePlan,
     StoredState,
     batch_of,
+    bind_passing,
+    held_rows,
+    passed_rows,
+    passing_frames,
+    together,
 )
 from streamplan.spark.sources import RAW_COLUMNS
 
@@ -66,21 +72,24 @@ class ChainPlan(StagePlan[StageChain]):
 
         parts: list[tuple[OperatorPlan[Any], Any, DataFrame]] = []
         for plan in self.plans:
-            on = planner if self._is_first(plan) else self._planner_before(plan, frames, operate)
+            on = planner if self._is_first(plan) else self._planner_before(plan, frames, operate, planner.read_table)
             inputs = plan.inputs(on)
             parts.append((plan, inputs, operate(plan, inputs, on)))
         early: Sequence[DataFrame] = ()
+        passing: Mapping[str, RecordFrame] = {}
         if not any(plan.stage.is_at_sources for plan in self.plans):
             planner.plan_beside([node for plan in self.plans for node in plan.stage.takers])
             early = planner.take_output_rows().rows
-        streaming = _together([rows for *_, rows in parts], early)
+            passing = passing_frames(planner)
+        streaming = together({**_named([rows for *_, rows in parts]), **passed_rows(passing)}, early)
         batch = batch_of(streaming)
         if early:
-            planner.write(_held(batch, "finished"))
+            planner.write(held_rows(batch, "finished"))
+        bind_passing(planner, passing, batch)
         for number, (plan, inputs, _) in enumerate(parts):
             if not self._is_first(plan):
                 plan.inputs(planner)  # what it rejects is written once, and here
-            plan.bind(planner, _held(batch, f"held{number}"), inputs)
+            plan.bind(planner, held_rows(batch, f"held{number}"), inputs)
         return Cut(streaming, batch)
 
     def restored(self, stored: StoredState) -> DataFrame:
@@ -96,7 +105,7 @@ class ChainPlan(StagePlan[StageChain]):
         for plan in self.plans:
             planner = self._planner_before(plan, frames, operate)
             rows.append(operate(plan, plan.inputs(planner), planner))
-        return _together(rows, ())
+        return together(_named(rows), ())
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on with what all records demand of one state after the other."""
@@ -124,7 +133,11 @@ class ChainPlan(StagePlan[StageChain]):
         return not self.stage.before(plan.stage) and not any(other.stage.is_at_sources for other in self.plans)
 
     def _planner_before(
-        self, plan: OperatorPlan[Any], frames: Mapping[str, RecordFrame], operate: _Operate
+        self,
+        plan: OperatorPlan[Any],
+        frames: Mapping[str, RecordFrame],
+        operate: _Operate,
+        read_table: ReadTable | None = None,
     ) -> OperatorPlanner:
         """Return a planner that has repeated the states before one of them.
 
@@ -133,6 +146,7 @@ class ChainPlan(StagePlan[StageChain]):
         """
         planner = self.planner(repeats=True)
         planner.read = frames
+        planner.read_table = read_table
         planner.bind_all(frames)
         before = self.stage.before(plan.stage)
         for other in self.plans:
@@ -154,17 +168,9 @@ class ChainPlan(StagePlan[StageChain]):
                 )
 
 
-def _together(rows: Sequence[DataFrame], finished: Sequence[DataFrame]) -> DataFrame:
-    """What several operators gave, and output rows that need no state, in one plan: a query has one."""
-    named = [(f"held{number}", each) for number, each in enumerate(rows)]
-    if finished:
-        named.append(("finished", reduce(DataFrame.unionByName, finished)))
-    columns = [each.select(F.struct(*each.columns).alias(name)) for name, each in named]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), columns)
-
-
-def _held(batch: DataFrame, name: str) -> DataFrame:
-    return batch.where(F.col(name).isNotNull()).select(f"{name}.*")
+def _named(rows: Sequence[DataFrame]) -> dict[str, DataFrame]:
+    """What the operators of the parts gave, by the names of their columns."""
+    return {f"held{number}": each for number, each in enumerate(rows)}
 
 
 def _with_operators_of(inputs: Any, stored: StoredState, stage: Stage) -> StoredState:

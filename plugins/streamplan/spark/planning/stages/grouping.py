@@ -9,10 +9,19 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streamplan.errors import Refused
-from streamplan.model.operations import Aggregate, Cogroup, CogroupSide, Count, Reduce
+from streamplan.model.operations import (
+    Aggregate,
+    AggregateWindowsFunction,
+    Cogroup,
+    CogroupFunctionSide,
+    CogroupSide,
+    Count,
+    Reduce,
+)
 from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.aggregate import has_sliding_windows
 from streamplan.model.windows import SessionWindows
-from streamplan.spark.planning.aggregation import cogrouped
+from streamplan.spark.planning.aggregation import cogrouped, numbered_values
 from streamplan.spark.planning.operators import OperatorPlanner, storing_faults
 from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
@@ -48,6 +57,8 @@ def cogroup_side(planner: OperatorPlanner, node: Processor, frame: RecordFrame) 
     """
     if not isinstance(node.operation, CogroupSide):
         raise Refused(f"no query is known for {type(node.operation).__name__}")
+    if isinstance(node.operation, CogroupFunctionSide):
+        return numbered_values(grouped_records(planner, node, [frame], by_task=True), node.operation.number)
     of_sessions = isinstance(node.operation.window, SessionWindows)
     return grouped_records(planner, node, [frame], by_task=of_sessions).select(node.operation.arguments)
 
@@ -57,7 +68,8 @@ def grouped_records(
 ) -> RecordFrame:
     """Return the records that can be aggregated. The others end here, once for all aggregates of a grouping.
 
-    A windowed aggregate also takes null values, as ``KStreamWindowAggregate`` does and ``KStreamAggregate`` not.
+    A windowed aggregate also takes null values, as ``KStreamWindowAggregate`` does, and ``KStreamAggregate`` and
+    ``KStreamSlidingWindowAggregate`` do not.
 
     Args:
         planner: Of the sub-topology.
@@ -68,9 +80,10 @@ def grouped_records(
     if isinstance(node.operation, Cogroup):
         return cogrouped(frames)  # the processors before it have left out the others
     (frame,) = frames
-    if isinstance(node.operation, Reduce):
+    by_functions = isinstance(node.operation, AggregateWindowsFunction | CogroupFunctionSide)
+    if isinstance(node.operation, Reduce) or by_functions:
         frame = frame.with_fields
-    if isinstance(node.operation, Aggregate | CogroupSide):
+    if isinstance(node.operation, Aggregate | CogroupSide) and not by_functions:
         columns = node.operation.columns  # so that Spark's error quotes the expression as it was declared
         frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
     if by_task:
@@ -89,8 +102,8 @@ def grouped_records(
     planner.grouped.add(predecessor)
     if not frame.no_rejects:
         planner.write(dead_letter_rows(frame.rejected()))
-    windowed = isinstance(node.operation, Count | Aggregate | CogroupSide) and node.operation.window is not None
-    return frame.accepted() if windowed else frame.accepted().with_value()
+    takes_null = isinstance(node.operation, Count | Aggregate | CogroupSide) and node.operation.window is not None
+    return frame.accepted() if takes_null and not has_sliding_windows(node) else frame.accepted().with_value()
 
 
 def _values_are_stored(planner: OperatorPlanner, grouped: str) -> bool:

@@ -56,6 +56,8 @@ class ProcessPlan(OperatorPlan[ProcessStage]):
         """Let the class process all records once more, where it can."""
         (node,) = self.stage.nodes
         planner.bind_all(frames)
+        if self.is_part and not planner.read:
+            planner.read = frames
         records, *read = self.inputs(planner)
         if not recounting.processes:
             records, *read = (replace(frame, data=frame.data.where("false")) for frame in (records, *read))
@@ -86,5 +88,5 @@ def _processable(planner: OperatorPlanner, frame: RecordFrame) -> RecordFrame:
 
 def _with_store(planner: OperatorPlanner, node: Processor, processed: DataFrame, records: RecordFrame) -> RecordFrame:
     """Write what the class has changed in its store; return the records that it gives."""
-    planner.write_changelog(node, stored_changes(processed, records))
+    planner.write_changelog(node, stored_changes(node, processed, records))
     return processed_records(node, processed, records)

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.model.stages import passing_by
 from streamplan.model.stages.stage import Stage
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.compiled_plan import batch_template
@@ -187,7 +188,7 @@ class OperatorPlan(StagePlan[Kind]):
     """The plans of a stage that has one stateful operator of Spark.
 
     Attributes:
-        is_part: Whether the sub-topology has other state, too.
+        is_part: Whether the sub-topology has other state, too, or a stream that is merged with the results.
     """
 
     is_part: bool = False
@@ -202,7 +203,10 @@ class OperatorPlan(StagePlan[Kind]):
 
     def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
         """See :meth:`StagePlan.stream`."""
-        planner.bind_all(sources.frames())
+        frames = sources.frames()
+        planner.bind_all(frames)
+        if self.is_part:
+            planner.read = frames
         inputs = self.inputs(planner)
         stateful = self.operate(inputs, ticks)
         if self.stage.is_at_sources:
@@ -260,17 +264,56 @@ class OperatorPlan(StagePlan[Kind]):
 def cut_behind_state(stateful: DataFrame, planner: OperatorPlanner) -> tuple[Cut, DataFrame]:
     """Let the planner write the rows that were complete before the state, such as dead letters.
 
+    Records that pass by the state go on in the micro-batch.
+
     Returns:
         The cut; and of the micro-batch what the stateful operator gave.
     """
     early = planner.take_output_rows().rows
-    if not early:
+    passing = passing_frames(planner)
+    if not early and not passing:
         batch = batch_of(stateful)
         return Cut(stateful, batch, divided=False), batch
-    streaming = _with_early_rows(stateful, early)
+    streaming = together({"held": stateful, **passed_rows(passing)}, early)
     batch = batch_of(streaming)
-    planner.write(batch.where("finished is not null").select("finished.*"))
-    return Cut(streaming, batch), batch.where("held is not null").select("held.*")
+    if early:
+        planner.write(held_rows(batch, "finished"))
+    bind_passing(planner, passing, batch)
+    return Cut(streaming, batch), held_rows(batch, "held")
+
+
+def passing_frames(planner: OperatorPlanner) -> dict[str, RecordFrame]:
+    """Return the records that pass by the state, by the names of their nodes. They are planned."""
+    frames = {name: planner.consume(name) for name in passing_by(planner.subtopology)}
+    return {name: frame.accepted() for name, frame in frames.items() if frame is not None}
+
+
+def passed_rows(passing: Mapping[str, RecordFrame]) -> dict[str, DataFrame]:
+    """Return such records as rows of the streaming plan, by the names of their columns."""
+    return {f"passed{number}": frame.data for number, frame in enumerate(passing.values())}
+
+
+def bind_passing(planner: OperatorPlanner, passing: Mapping[str, RecordFrame], batch: DataFrame) -> None:
+    """Let the planner go on with what a micro-batch has of such records."""
+    for (name, frame), column in zip(passing.items(), passed_rows(passing), strict=True):
+        planner.bind(name, replace(frame, data=held_rows(batch, column)))
+
+
+def together(rows: Mapping[str, DataFrame], finished: Sequence[DataFrame]) -> DataFrame:
+    """Return what several operators gave, and output rows that need no state, in one plan: a query has one.
+
+    Args:
+        rows: By the name of its column what an operator gave.
+        finished: The output rows.
+    """
+    named = {**rows, "finished": reduce(DataFrame.unionByName, finished)} if finished else rows
+    columns = [each.select(F.struct(*each.columns).alias(name)) for name, each in named.items()]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), columns)
+
+
+def held_rows(batch: DataFrame, name: str) -> DataFrame:
+    """Return what a micro-batch has in a column of :func:`together`."""
+    return batch.where(F.col(name).isNotNull()).select(f"{name}.*")
 
 
 def read_sources(
@@ -289,11 +332,3 @@ def read_sources(
 def batch_of(streaming: DataFrame) -> DataFrame:
     """Return a DataFrame that stands for each micro-batch of a streaming plan."""
     return batch_template(streaming.sparkSession.createDataFrame([], streaming.schema))
-
-
-def _with_early_rows(stateful: DataFrame, early: Sequence[DataFrame]) -> DataFrame:
-    """What a stateful operator gave, and output rows that need no state, in one plan: a query has one."""
-    rows = reduce(DataFrame.unionByName, early)
-    held = stateful.select(F.struct(*stateful.columns).alias("held"))
-    finished = rows.select(F.struct(*rows.columns).alias("finished"))
-    return held.unionByName(finished, allowMissingColumns=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -10,9 +11,11 @@ from streamplan.model.processor_topology import Processor
 from streamplan.model.stages.window import WindowStage
 from streamplan.spark.planning.aggregation import store_result, store_rows
 from streamplan.spark.planning.operators import OperatorPlanner
+from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.recounted.final_results import closed_windows, recounted_windows
-from streamplan.spark.planning.recounted.sessions import late_keys, recounted_sessions
+from streamplan.spark.planning.recounted.sessions import late_keys, record_columns, recounted_sessions
+from streamplan.spark.planning.recounted.sliding import recounted_sliding_windows
 from streamplan.spark.planning.recounted.ties import with_observed_ties
 from streamplan.spark.planning.stages.grouping import aggregation_inputs, cogroup_side, grouped_records
 from streamplan.spark.planning.stages.stage_plan import (
@@ -24,7 +27,9 @@ from streamplan.spark.planning.stages.stage_plan import (
 from streamplan.spark.planning.task_windows import (
     aggregate_windows,
     final_results,
+    rejected_records,
     restore_windows,
+    with_fields,
     with_times_of_updates,
 )
 
@@ -33,9 +38,14 @@ class WindowPlan(OperatorPlan[WindowStage]):
     """Aggregates the windows of what the operations before have made of the records."""
 
     @property
+    def most_recounted(self) -> int | None:  # type: ignore[override]
+        """See :attr:`StagePlan.most_recounted`. A Python worker sorts the records, to call the functions again."""
+        return 200_000 if self.stage.has_functions else None
+
+    @property
     def divides(self) -> bool:
         """See :attr:`StagePlan.divides`."""
-        return self.stage.is_final
+        return self.stage.is_final or self.stage.has_functions
 
     def inputs(self, planner: OperatorPlanner) -> RecordFrame:
         """See :meth:`StagePlan.inputs`."""
@@ -62,13 +72,23 @@ class WindowPlan(OperatorPlan[WindowStage]):
         return restore_windows(node, self.inputs(planner), stored.rows(node), stored.times)
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
-        """Let the planner go on with the windows of all records, without the sessions of late keys."""
+        """Let the planner go on with the windows of all records, without sessions and sliding windows of late keys."""
         (node,) = self.stage.nodes
         planner.bind_all(frames)
         inputs, late = self.inputs(planner), None
-        if self.stage.of_sessions:
+        if self.stage.has_functions:
+            if not recounting.processes:
+                inputs = replace(inputs, data=inputs.data.where("false"))
+            rows = aggregate_windows(node, inputs, times=recounting.times)
+            planner.bind(node.name, self._stored(planner, node, rows, inputs))
+            # No key is left out. That there are such says that deletions of windows are not recounted.
+            return Recounted(
+                late=inputs.data.limit(0).select(*record_columns(inputs)).select("partition", "key").persist()
+            )
+        if self.stage.of_sessions or self.stage.slides:
             late = late_keys(node, inputs).persist()
-            rows = recounted_sessions(node, inputs, late)
+            recounted = recounted_sessions if self.stage.of_sessions else recounted_sliding_windows
+            rows = recounted(node, inputs, late)
         else:
             rows = recounted_windows(node, inputs)
         exact = "double" not in rows.schema.simpleString()
@@ -89,6 +109,10 @@ class WindowPlan(OperatorPlan[WindowStage]):
 
     def _stored(self, planner: OperatorPlanner, node: Processor, rows: DataFrame, records: RecordFrame) -> RecordFrame:
         """Write the changes of windows into the changelog; return what is passed of them."""
+        node = with_fields(node, records)
+        rows, rejected = rejected_records(rows)
+        if rejected is not None:
+            planner.write(dead_letter_rows(rejected))
         changed, closed = final_results(rows) if self.stage.is_final else (rows, None)
         stored = store_rows(0, node, changed, records)
         planner.write_changelog(node, stored)

@@ -1,0 +1,321 @@
+"""What is known of the state stores of a pipeline: which can be asked, and what their keys and values are.
+
+This module asks Kafka nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from streamplan.errors import Refused, did_you_mean
+from streamplan.model.operations import (
+    Aggregate,
+    Branch,
+    Count,
+    Filter,
+    FilterFunction,
+    FilterNot,
+    FilterNotFunction,
+    KeySelect,
+    NullKeyFilter,
+    Peek,
+    PeekFunction,
+    Reduce,
+    Split,
+    StateStore,
+    StoreForJoin,
+    TableFilter,
+    TableSource,
+    ToStream,
+    ToTable,
+)
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
+from streamplan.model.topics import TopicRole, TopicSpec
+from streamplan.model.windows import (
+    STORED_SESSION_BYTES,
+    STORED_WINDOW_BYTES,
+    WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS,
+    TimeWindows,
+    parse_stored_session,
+    parse_stored_window,
+)
+from streamplan.observability.lookup import as_text
+from streamplan.serdes.json import Json
+from streamplan.serdes.json_documents import parse_plain
+from streamplan.serdes.primitive import FIELD, KeySerde, Long, Primitive
+from streamplan.serdes.schema_source import SchemaSource
+from streamplan.serdes.serde import Serde, Undecodable
+from streamplan.serdes.value_text import text_of_value
+
+_LEAVES_VALUE = (
+    *(KeySelect, Filter, FilterNot, FilterFunction, FilterNotFunction, Split, Branch, Peek, PeekFunction),
+    *(NullKeyFilter, Reduce, TableSource, TableFilter, ToTable, ToStream, StoreForJoin),
+)
+"""The operations behind which a value has the bytes that it was read with."""
+
+
+_LONG_BYTES = 8
+
+
+class UnknownStore(Refused):
+    """There is no store of this name."""
+
+
+class StoreKind(StrEnum):
+    """What the keys of a store have beside the key of the application."""
+
+    KEY_VALUE = "key-value"
+    WINDOW = "window"
+    SESSION = "session"
+
+
+_KINDS = {
+    0: StoreKind.KEY_VALUE,
+    STORED_WINDOW_BYTES: StoreKind.WINDOW,
+    STORED_SESSION_BYTES: StoreKind.SESSION,
+}
+"""By the bytes of a window at the end of the keys."""
+
+
+@dataclass(frozen=True)
+class StoreForm:
+    """A state store that can be asked.
+
+    Attributes:
+        name: Its name.
+        kind: What its keys have.
+        changelog: Its changelog.
+        partitions: The number of partitions, which is that of the stream tasks.
+        key_serde: The serde of its keys, without those of windows.
+        value: The serde of its values; None where they are JSON that Streamplan has written.
+        window_ms: How long a window is; None where that is not known, and in stores without windows.
+        retention_ms: How long windows and sessions are kept; None in other stores.
+        is_placed: Whether the key decides the partition. A processor puts any keys into its store.
+    """
+
+    name: str
+    kind: StoreKind
+    changelog: str
+    partitions: int
+    key_serde: KeySerde
+    value: Serde | None
+    window_ms: int | None = None
+    retention_ms: int | None = None
+    is_placed: bool = True
+
+    def partition_of(self, key: bytes) -> int | None:
+        """Return the partition of a key; None where any stream task may have it.
+
+        Args:
+            key: The key in bytes, without those of a window.
+        """
+        return partition_for_key(key, self.partitions) if self.is_placed else None
+
+    def raw_key(self, stored: bytes) -> bytes:
+        """Return the key of a stored key without the bytes of a window or a session."""
+        if self.kind is StoreKind.WINDOW and (window := parse_stored_window(stored)) is not None:
+            return window.key
+        if self.kind is StoreKind.SESSION and (session := parse_stored_session(stored)) is not None:
+            return session.key
+        return stored
+
+    def bounds_ms(self, stored: bytes) -> tuple[int, int | None] | None:
+        """Return when the window or the session of a stored key begins and ends; None in stores without them."""
+        if self.kind is StoreKind.WINDOW and (window := parse_stored_window(stored)) is not None:
+            return window.start_ms, None if self.window_ms is None else window.start_ms + self.window_ms
+        if self.kind is StoreKind.SESSION and (session := parse_stored_session(stored)) is not None:
+            return session.start_ms, session.end_ms
+        return None
+
+    def time_ms(self, stored: bytes) -> int | None:
+        """Return the time by which a stored key is kept: the start of its window, or the end of its session."""
+        bounds = self.bounds_ms(stored)
+        return bounds[self.kind is StoreKind.SESSION] if bounds is not None else None
+
+    def key(self, stored: bytes) -> Any:
+        """Return the key of a stored key as Python code has it; as text where its serde cannot read it."""
+        raw = self.raw_key(stored)
+        try:
+            return self.key_serde.read_key(raw)
+        except Undecodable:
+            return as_text(raw)
+
+
+def changelogs_of(pipeline: Pipeline) -> dict[str, str]:
+    """Return the changelogs of the stores of a pipeline that can be asked, by the name of the store.
+
+    The others are those of joins that hold what waits: the subscriptions of a join by a foreign key, and the store that
+    both sides of an outer join share.
+    """
+    return {store: spec.name for store, (_, _, spec) in _asked(pipeline).items()}
+
+
+def forms_of(pipeline: Pipeline, partitions: Mapping[str, int]) -> dict[str, StoreForm]:
+    """Return the stores of a pipeline that can be asked, by name.
+
+    Args:
+        pipeline: The pipeline.
+        partitions: The number of partitions of each changelog. A store whose changelog is not there is left out.
+    """
+    return {
+        store: StoreForm(
+            name=store,
+            kind=_KINDS[spec.window_bytes],
+            changelog=spec.name,
+            partitions=partitions[spec.name],
+            key_serde=group.key_serde_of(node.name),
+            value=_serde_of_values(pipeline, group, node),
+            window_ms=_window_ms(node) if spec.window_bytes == STORED_WINDOW_BYTES else None,
+            retention_ms=_retention_ms(spec),
+            is_placed=not isinstance(node.operation, StateStore),
+        )
+        for store, (group, node, spec) in _asked(pipeline).items()
+        if spec.name in partitions
+    }
+
+
+def _asked(pipeline: Pipeline) -> dict[str, tuple[Subtopology, Processor, TopicSpec]]:
+    changelogs = {spec.name: spec for spec in pipeline.declared_topics() if spec.role is TopicRole.CHANGELOG}
+    found = {}
+    for group, node in pipeline.stores:
+        spec = None if node.store is None else changelogs.get(pipeline.topology.changelog_topic(node.store))
+        if node.store is not None and spec is not None and spec.is_of_store:
+            found[node.store] = (group, node, spec)
+    return found
+
+
+def _retention_ms(spec: TopicSpec) -> int | None:
+    """Return how long a store keeps windows: not as long as its changelog does, in case clocks differ."""
+    if not spec.window_bytes:
+        return None
+    return int(spec.configs["retention.ms"]) - WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
+
+
+def _window_ms(node: Processor) -> int | None:
+    match node.operation:
+        case Count(window=window) | Aggregate(window=window) if type(window) is TimeWindows:
+            return window.size_ms
+        case StateStore(window_ms=window_ms):
+            return window_ms
+        case StoreForJoin(windows=windows):
+            return windows.before_ms + windows.after_ms
+    return None
+
+
+def _serde_of_values(pipeline: Pipeline, group: Subtopology, node: Processor) -> Serde | None:
+    match node.operation:
+        case Count():
+            return Long()
+        case StateStore(value=value):
+            return value
+        case operation if isinstance(operation, _LEAVES_VALUE):
+            first, *others = _read_with(pipeline, group, node)
+            return first if all(each == first for each in others) else None
+    return None
+
+
+def _read_with(pipeline: Pipeline, group: Subtopology, node: Node) -> Iterator[Serde | None]:
+    """Yield the serdes with which a value was read that passes a node; None for one that was made on the way."""
+    if isinstance(node, Source) and node.value is not None:
+        yield node.value.unrestricted()
+    elif isinstance(node, Source):
+        for other in pipeline.topology.subtopologies:
+            for sink in other.sinks:
+                if sink.internal and sink.topic == node.topic:
+                    yield from _read_with(pipeline, other, sink)
+    elif isinstance(node, Sink) or isinstance(node.operation, _LEAVES_VALUE):
+        nodes = {each.name: each for each in group.nodes}
+        for name in group.predecessors[node.name]:
+            yield from _read_with(pipeline, group, nodes[name])
+    else:
+        yield None
+
+
+class ReadValues:
+    """Reads the values of stores.
+
+    Args:
+        schemas: Knows the schemas that values name.
+    """
+
+    def __init__(self, schemas: SchemaSource) -> None:
+        self._schemas = schemas
+
+    def value(self, form: StoreForm, data: bytes) -> Any:
+        """Return a value as JSON has it: an object is a dict. Bytes that are no such value are returned as text.
+
+        Args:
+            form: The store.
+            data: The bytes in its changelog.
+
+        Raises:
+            StreamplanError: The Schema Registry does not answer.
+        """
+        serde = form.value
+        try:
+            if isinstance(serde, Primitive):
+                read = serde.decode(data)[FIELD]
+                return read.hex() if isinstance(read, bytes) else read
+            if serde is None or isinstance(serde, Json):
+                return parse_plain(data)
+            text = text_of_value(data, self._schemas)
+            return parse_plain(data) if text is None else json.loads(text, parse_constant=str)
+        except Undecodable:
+            return _number_or_text(data)
+
+
+def _number_or_text(data: bytes) -> int | str:
+    """Return 8 bytes that are no text as the number that Java writes so, and other bytes as text."""
+    text = as_text(data) or ""
+    if len(data) != _LONG_BYTES or (text.encode() == data and text.isprintable()):
+        return text
+    return int.from_bytes(data, "big", signed=True)
+
+
+def require_store(known: Collection[str], name: str, pipeline: str) -> None:
+    """Refuse a store that cannot be asked.
+
+    Args:
+        known: The names of those that can.
+        name: The store.
+        pipeline: The name of the pipeline.
+
+    Raises:
+        UnknownStore: It is none of them.
+    """
+    if name not in known:
+        raise UnknownStore(
+            f"store {name!r}",
+            expected=f"a store of {pipeline} that can be asked: {', '.join(sorted(known)) or 'it has none'}",
+            remedy=did_you_mean(name, known),
+        )
+
+
+def partitions_held(forms: Mapping[str, StoreForm], wanted: frozenset[int] | None) -> Mapping[str, frozenset[int]]:
+    """Return the partitions of each store that are read.
+
+    Args:
+        forms: The stores.
+        wanted: The partitions that somebody asks for; None for all.
+
+    Raises:
+        Refused: No store has such a partition.
+    """
+    held = {
+        name: frozenset(range(form.partitions)) & (frozenset(range(form.partitions)) if wanted is None else wanted)
+        for name, form in forms.items()
+    }
+    most = max((form.partitions for form in forms.values()), default=0)
+    if wanted is not None and (unknown := sorted(wanted - {*range(most)})):
+        raise Refused(
+            f"partition {', '.join(map(str, unknown))}",
+            expected=f"partitions of the changelogs, 0 to {most - 1}",
+            observed="no store has it",
+        )
+    return held

@@ -1,0 +1,183 @@
+"""Updates of tables beside the values that the tables had before: groups of a table, and filters of tables with stores.
+
+What an operation makes of a value is computed before the state, which holds what it has made of the value before. So
+the state needs neither the expressions of the operation nor the fields of the old value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+
+from streamplan.model.operations import Aggregate, Count, TableCount, TableKeySelect
+from streamplan.model.processor_topology import Processor
+from streamplan.serdes.changes import FORMAT, Changes
+from streamplan.serdes.primitive import KeySerde
+from streamplan.spark.planning.aggregation import (
+    refusing_unreadable,
+    store_result,
+    stored_record,
+    stored_value,
+)
+from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
+from streamplan.spark.planning.keys import new_key, read_key, write_key
+from streamplan.spark.planning.old_values_state import OldValuesState
+from streamplan.spark.planning.records import RecordFrame, read_stored
+
+
+def selected(frame: RecordFrame, operation: TableKeySelect) -> RecordFrame:
+    """Return the updates of a table with the new key of each value in bytes, in ``record.to``.
+
+    Args:
+        frame: The updates.
+        operation: Selects the key. A value whose key its serde rejects is rejected, and in no group.
+    """
+    frame = frame.with_fields
+    key, fault = new_key(operation.key_serde, frame.data, operation.key)
+    record = F.col("record").withField("to", F.when(frame.has_value, write_key(operation.key_serde, key)))
+    if fault is None:
+        return frame.with_record(record)
+    record = record.withField("reason", F.coalesce(F.col("record.reason"), F.when(frame.has_value, fault)))
+    return replace(frame.with_record(record), no_rejects=False)
+
+
+def changes(node: Processor, frame: RecordFrame) -> DataFrame:
+    """Put each update beside what the operation has made of the value before.
+
+    Args:
+        node: Groups the table, or filters it.
+        frame: What the operation makes of the updates, without those that were rejected before it: what
+            :func:`selected` gave, or ``RecordFrame.deleting``.
+    """
+    return _transformed(_rows(node, frame), node, restored=False)
+
+
+def restore_old_values(node: Processor, frame: RecordFrame) -> DataFrame:
+    """Put what the operation makes of the values of a table into the state that :func:`changes` goes on with.
+
+    Args:
+        node: As for :func:`changes`.
+        frame: What the operation makes of the values that the store of the table has.
+    """
+    return _transformed(_rows(node, frame), node, restored=True)
+
+
+def filtered_table(batch: DataFrame, frame: RecordFrame) -> RecordFrame:
+    """Return the updates that a filter passes.
+
+    Args:
+        batch: What :func:`changes` gave.
+        frame: As for :func:`changes`; only what is known of the records is used.
+    """
+    fields = [
+        from_state(F.col(f"fields.`{state_name(name, place)}`"), of_field).alias(name)
+        for place, (name, of_field) in enumerate(declared_fields(frame.data).items())
+    ]
+    return replace(frame, data=batch.select(*fields, _record(frame.key_serde, "key").alias("record")))
+
+
+def grouped_changes(batch: DataFrame, frame: RecordFrame, operation: TableKeySelect) -> RecordFrame:
+    """Return the records of the repartition topic.
+
+    Args:
+        batch: What :func:`changes` gave.
+        frame: As for :func:`changes`; only what is known of the records is used.
+        operation: Selects the key.
+    """
+    record = _record(operation.key_serde, "to").dropFields("to")
+    record = record.withField("order", F.concat(F.col("record.order"), F.array(F.col("place"))))
+    record = record.withField("reason", F.lit(None).cast("string"))
+    if not frame.keeps_original_value:
+        record = record.withField("original_value", F.col("record.value"))
+    record = record.withField("value", F.col("sent"))
+    return RecordFrame(
+        batch.select(record.alias("record")),
+        value_is_raw=True,
+        no_rejects=True,
+        serde=Changes(frame.schema),
+        format=FORMAT,
+        key_serde=operation.key_serde,
+    )
+
+
+def without_changes(frame: RecordFrame, operation: TableKeySelect) -> RecordFrame:
+    """Return what follows the grouping of a table, without a record: for its types alone.
+
+    Args:
+        frame: The updates of the table.
+        operation: Selects the key.
+    """
+    rows = selected(frame, operation)
+    columns = {"to": F.lit(b""), "sent": F.lit(b""), "place": F.lit(0), "key": frame.key}
+    batch = rows.data.where("false").select(
+        *(column.alias(name) for name, column in columns.items()),
+        F.unix_millis("record.timestamp").alias("at"),
+        "record",
+    )
+    return grouped_changes(batch, rows, operation)
+
+
+def stored_table(node: Processor, rows: DataFrame, known: RecordFrame, written: RecordFrame) -> RecordFrame:
+    """Return what a processor with a store has passed as the value of each key.
+
+    Args:
+        node: The processor.
+        rows: Of its changelog, in the columns :data:`streamplan.spark.sources.RAW`.
+        known: What it passes; only the types are used.
+        written: What it writes into its changelog; only the types are used.
+    """
+    if not isinstance(node.operation, Count | TableCount | Aggregate):
+        return refusing_unreadable(read_stored(rows, known.schema, known.key_serde))
+    fields = {name: written.data.schema[name].dataType for name in written.fields}
+    types = StructType([StructField(f"s0_{name}", of_field) for name, of_field in fields.items()])
+    value = stored_value(0, node, types)
+    if isinstance(node.operation, Aggregate):
+        columns = [value.getField(name).alias(name) for name in fields]
+    else:
+        columns = [value.alias("count")]
+    record = F.struct(*stored_record(F.col("key"), F.col("value"), known.key_serde))
+    frame = replace(written, data=rows.select(*columns, record.alias("record")), no_rejects=True)
+    return store_result(node, frame)
+
+
+def _record(key_serde: KeySerde, key: str) -> Column:
+    record = F.col("record").withField("timestamp", F.timestamp_millis("at"))
+    return record.withField("key", read_key(key_serde, F.col(key)))
+
+
+def _rows(node: Processor, frame: RecordFrame) -> DataFrame:
+    selects = isinstance(node.operation, TableKeySelect)
+    value = F.when(frame.has_value, F.lit(b""))
+    extra = []
+    if selects:
+        is_accepted = F.col("record.to").isNotNull() & F.col("record.reason").isNull()
+        value = F.when(is_accepted, frame.value)
+    else:
+        fields = F.struct(
+            *(
+                as_state(F.col(f"`{name}`"), of_field).alias(state_name(name, place))
+                for place, (name, of_field) in enumerate(declared_fields(frame.data).items())
+            )
+        )
+        extra.append(fields.alias("fields"))
+    return frame.data.select(
+        F.col("record.partition").alias("partition"),
+        frame.key.alias("key"),
+        F.unix_millis("record.timestamp").alias("at"),
+        (F.col("record.to") if selects else F.lit(None).cast("binary")).alias("to"),
+        value.alias("value"),
+        # ``at`` has the time in ms, and ``key`` the key in bytes.
+        F.col("record").dropFields("timestamp", "key").alias("record"),
+        *extra,
+    )
+
+
+def _transformed(rows: DataFrame, node: Processor, *, restored: bool) -> DataFrame:
+    sends = isinstance(node.operation, TableKeySelect)
+    added = [StructField("sent", BinaryType()), StructField("place", IntegerType())] if sends else []
+    schema = StructType([*rows.schema.fields, *added])
+    state = OldValuesState(sends=sends, restored=restored)
+    return rows.groupBy("partition", "key").transformWithState(state, schema, "Update", "none")

@@ -1,0 +1,104 @@
+"""Which stores can be asked, and what their keys and values are: declarations beside lists written by hand."""
+
+from __future__ import annotations
+
+import pytest
+from streamplan import (
+    Bytes,
+    Integer,
+    JoinWindows,
+    Json,
+    KStream,
+    Long,
+    Pipeline,
+    SessionWindows,
+    String,
+    TimeWindows,
+    Topology,
+)
+from streamplan.queries.store_form import ReadValues, StoreForm, StoreKind, changelogs_of, forms_of
+from streamplan.registry import registered_pipelines
+from streamplan.serdes.serde import Serde
+from streamplan.testing.declared_schemas import DeclaredSchemas
+
+ORDER = Json("id string, total bigint")
+
+
+def form_of(topology: Topology, store: str, *topics: str) -> StoreForm:
+    pipeline = Pipeline("asked", topology, "", dict.fromkeys(topics or topology.source_topics, 2))
+    return forms_of(pipeline, dict.fromkeys(changelogs_of(pipeline).values(), 2))[store]
+
+
+def stream_of(value: Serde) -> tuple[Topology, KStream]:
+    topology = Topology("asked")
+    return topology, topology.stream("orders", value=value)
+
+
+@pytest.mark.parametrize("value", [String(), Long(), Integer(), Bytes(), ORDER], ids=repr)
+def test_a_value_that_nothing_has_changed_is_read_with_the_serde_of_its_source(value: Serde) -> None:
+    topology, stream = stream_of(value)
+    stream.filter("record.key is not null").select_key("'all'").repartition(name="again").to_table(store="kept")
+    form = form_of(topology, "kept")
+    assert (form.value, form.kind) == (value, StoreKind.KEY_VALUE)
+
+
+def test_a_value_that_was_made_is_json() -> None:
+    topology, stream = stream_of(String())
+    stream.map_values({"length": "length(value)"}).to_table(store="kept")
+    assert form_of(topology, "kept").value is None
+
+
+def test_the_time_of_a_window_is_what_was_declared() -> None:
+    topology, stream = stream_of(ORDER)
+    grouped = stream.group_by_key()
+    grouped.windowed_by(TimeWindows("1 minute", grace="1 hour")).count(store="windows")
+    assert form_of(topology, "windows").window_ms == 60_000
+    assert form_of(topology, "windows").retention_ms == 3_660_000
+
+
+def test_the_stores_of_joins_that_hold_what_waits_cannot_be_asked() -> None:
+    """They have no keys of the application."""
+    topology, stream = stream_of(ORDER)
+    payments = topology.stream("payments", value=Json("amount bigint"))
+    joined = stream.left_join(payments, {"total": "total"}, within=JoinWindows("1 minute"), store="paid")
+    joined.to("joined")
+    pipeline = Pipeline("asked", topology, "", {"orders": 2, "payments": 2})
+    assert {node.store for _, node in pipeline.stores} - {*changelogs_of(pipeline)} == {"paid-left-shared-join-store"}
+
+
+def test_every_store_of_the_examples_but_those_of_joins_can_be_asked() -> None:
+    not_asked = {
+        node.store
+        for pipeline in registered_pipelines()
+        for _, node in pipeline.stores
+        if node.store not in changelogs_of(pipeline)
+    }
+    assert not_asked == {"unpaid-left-shared-join-store", "tracking-subscription-store"}
+
+
+def test_sessions_and_windows_of_keys_that_are_numbers() -> None:
+    topology = Topology("asked")
+    stream = topology.stream("orders", value=ORDER, key_serde=Long())
+    stream.group_by_key().windowed_by(SessionWindows("1 minute")).count(store="sessions")
+    form = form_of(topology, "sessions")
+    assert form.kind is StoreKind.SESSION
+    stored = (7).to_bytes(8, "big") + (30).to_bytes(8, "big") + (20).to_bytes(8, "big")
+    assert (form.key(stored), form.bounds_ms(stored), form.time_ms(stored)) == (7, (20, 30), 30)
+    assert form.partition_of(form.raw_key(stored)) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b'{"n":1.5}', {"n": 1.5}),
+        ((7).to_bytes(8, "big"), 7),
+        ((-7).to_bytes(8, "big", signed=True), -7),
+        (b"no text\xff", int.from_bytes(b"no text\xff", "big")),
+        (b"no JSON!", "no JSON!"),
+        (b"", ""),
+        (b"\xff", "\\xff"),
+    ],
+)
+def test_a_value_whose_serde_is_not_known_is_json_a_number_or_text(data: bytes, expected: object) -> None:
+    form = StoreForm("s", StoreKind.KEY_VALUE, "t", 1, String(), None)
+    assert ReadValues(DeclaredSchemas(())).value(form, data) == expected
