@@ -34,7 +34,7 @@ def test_a_pipeline_has_it_where_it_names_the_application_that_runs() -> None:
 def test_the_description_is_the_whole_first_sentence_also_where_an_application_id_has_a_dot() -> None:
     dag = upgrade_dag(replace(PIPELINE, upgrade_from="orders.v1"))
     assert dag.description == (
-        "Lets the application `orders-aggregator` of orders take over from `orders.v1`, totals compared."
+        "Compares the application `orders-aggregator` of orders with `orders.v1`, and lets it take over."
     )
 
 

@@ -348,15 +348,15 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = (), deadlines
         "health",
         f"""
         Checks **{pipeline.name}** on a schedule{after_production}. A task is green only when its check
-        passed. The first line of its log says the outcome, *failed* or *could not look*, and the reason; the wrong rows
+        passed. The first line of its log says the outcome, *failed* or *could not look*, and the reason. The wrong rows
         follow as a table. The button *Data Docs* of a task leads to the page of the run, which `data_docs` writes when
-        all checks are done. A page that was written does not make a run green.
+        all checks are done. The page does not make a run green.
 
-        The checks are read-only. When the totals agree, `purge` deletes the records of repartition topics that are
-        counted and verified (`Pipeline(purge=False)` keeps them).
+        The checks only read. When the totals agree, `purge` deletes the records of repartition topics that are
+        counted and verified. `Pipeline(purge=False)` keeps them.
 
-        A check that reads much is skipped while its last pass is less than an hour old. Trigger a run to have all of
-        them, and with `full` to have every record counted anew, not only those since the last verified cut or a sample.
+        A check that reads much is skipped on the schedule while its last pass is less than an hour old. Trigger a run
+        to run all checks. With `full` they look at every record, and count all of them again.
 
         Until the first deployment the scheduled runs are skipped: there is nothing to look at.
         """,
@@ -499,15 +499,15 @@ def reset_dag(pipeline: Pipeline) -> DAG:
         f"""
         Deletes all that **{pipeline.name}** has made of its input, so that it begins again at the start of its input.
 
-        Deleted are the positions of the consumer group `{application_id}`, the repartition topics, changelogs and dead
-        letters of exactly this application, its checkpoints, and what the checks kept of the old state. Topics from
-        outside are left alone.
+        It deletes the positions of the consumer group `{application_id}`, the repartition topics, changelogs and dead
+        letters of exactly this application, its checkpoints, and what the checks kept of the old state. It does not
+        touch source and sink topics.
 
         1. `plan` refuses while the application runs, and shows what would be deleted. It deletes nothing.
         2. `approval` waits for a person.
-        3. `apply` looks once more, deletes, and creates the internal topics anew.
+        3. `apply` looks once more, deletes, and creates the internal topics again.
 
-        Stop the run of {pipeline.name}_aggregator first. A reset that died halfway is completed by another run.
+        Stop the run of {pipeline.name}_aggregator first. Another run completes a reset that died halfway.
         """,
         question=f"Reset {application_id}?",
         plan_doc="What would be deleted, with record counts. Refused while the application runs.",
@@ -524,21 +524,21 @@ def repartition_dag(pipeline: Pipeline) -> DAG:
         pipeline,
         "repartition",
         f"""
-        Moves the records of **{pipeline.name}** to a new topic with more partitions, totals unchanged.
+        Moves the records of **{pipeline.name}** to a new topic with more partitions. The totals do not change.
 
-        A key lies in partition murmur2(key) modulo the number of partitions, so partitions cannot be added in place.
-        Declare the new topic in place of the old one, and `repartition_from={{"new": "old"}}`; then run this.
+        A key is in partition murmur2(key) modulo the number of partitions, so partitions cannot be added in place.
+        Declare the new topic in place of the old one, and `repartition_from={{"new": "old"}}`. Then run this.
 
-        1. `plan` refuses while aggregator or producer run, and where records of the old topic are not processed. It
+        1. `plan` refuses while aggregator or producer run, or while records of the old topic are not processed. It
            shows what moves, and changes nothing.
         2. `approval` waits for a person.
         3. `apply` copies the records, each exactly once, moves changelogs and dead letters to the new partitions, and
            sets the positions of group `{application_id}` behind them.
 
-        A run that died halfway is completed by another one. The old topic is left in place.
+        Another run completes one that died halfway. The old topic stays.
         """,
         question=f"More partitions for {application_id}?",
-        plan_doc="What moves where, with record counts. Where nothing is declared it says what to declare.",
+        plan_doc="What moves where, with record counts. If nothing is declared, it says what to declare.",
         plan_timeout=timedelta(minutes=15),
         apply_doc="If this task is cleared or run again, it continues where it stopped.",
         apply_timeout=REPARTITION_TIMEOUT,
@@ -554,17 +554,16 @@ def redrive_dag(pipeline: Pipeline) -> DAG:
         f"""
         Processes dead letters of **{pipeline.name}** again under the declaration as it is now, each exactly once.
 
-        What is made of a record and a mark in the dead-letter topic are written in one transaction. The mark says who
-        approved it, when, and in which run. Nothing is written to the topics that the application reads, and the
-        positions of group `{application_id}` do not move. A record that the declaration still rejects stays a dead
-        letter.
+        One transaction writes the results of a record and a mark in the dead-letter topic. The mark says who approved
+        it, when, and in which run. Nothing is written to the topics that the application reads, and the positions of
+        group `{application_id}` do not move. A record that the declaration still rejects stays a dead letter.
 
         1. `plan` refuses while the application runs, and shows what becomes of each chosen dead letter. It writes
-           nothing, and is skipped where nothing can be processed again.
+           nothing, and is skipped when nothing can be processed again.
         2. `approval` waits for a person.
         3. `apply` looks once more, and processes what was approved.
 
-        Stop the run of {pipeline.name}_aggregator first. A re-drive that died halfway is completed by another run.
+        Stop the run of {pipeline.name}_aggregator first. Another run completes a re-drive that died halfway.
         """,
         question=f"Re-drive dead letters of {application_id}?",
         plan_doc="What becomes of each dead letter, by reason. Refused while the application runs.",
@@ -597,24 +596,24 @@ def upgrade_dag(pipeline: Pipeline) -> DAG:
         pipeline,
         "upgrade",
         f"""
-        Lets the application `{application_id}` of **{pipeline.name}** take over from `{old}`, totals compared.
+        Compares the application `{application_id}` of **{pipeline.name}** with `{old}`, and lets it take over.
 
-        1. `build` processes the input up to where `{old}` is, which goes on meanwhile. What it writes goes to staging
+        1. `build` processes the input up to the positions of `{old}`, while `{old}` runs. The results go to staging
            topics. Then it compares the stores that mean the same.
-        2. `approval` waits for a person, and shows what was compared.
-        3. `switch` asks `{old}` to process what is on its way, and to end. It processes what is left, compares once
-           more, and lets `{application_id}` take over at the same positions.
+        2. `approval` waits for a person, and shows the comparison.
+        3. `switch` asks `{old}` to process what is in its repartition topics, and to stop. It processes what is left,
+           compares once more, and lets `{application_id}` take over at the same positions.
         4. `aggregator` starts {pipeline.name}_aggregator, unless it has an active run.
 
-        `{old}` keeps all that it has. To go back, declare it as it was, with `upgrade_from="{application_id}"`, and
-        run this again. A run that died halfway is completed by another one.
+        `{old}` keeps its topics, positions and checkpoints. To go back, declare it as it was, with
+        `upgrade_from="{application_id}"`, and run this again. Another run completes one that died halfway.
         """,
         params={
             "accept_differences": Param(
                 False,
                 type="boolean",
                 title="Accept differences",
-                description="Switch also where stores that mean the same differ, or where input was deleted.",
+                description="Switch although stores that mean the same differ, or input was deleted.",
             ),
             "max_offsets": Param(
                 None,
@@ -632,7 +631,7 @@ def upgrade_dag(pipeline: Pipeline) -> DAG:
             pipeline=pipeline.name,
             step="build",
             execution_timeout=BUILD_TIMEOUT,
-            doc_md="Builds the new state beside the old application, and compares the stores. If it is run again, it"
+            doc_md="Builds the state of the candidate application, and compares the stores. If it is run again, it"
             " continues.",
         )
         switch = UpgradeOperator(
