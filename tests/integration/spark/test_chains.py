@@ -267,6 +267,9 @@ def test_states_beside_a_join_by_a_foreign_key_and_behind_it_go_on(tried: Tried)
     assert len(begun) == (4 if tried.restoring else 0), tried.lines
     rows = list(recount(tried.spark, tried.pipeline, cluster(tried), Brokers(tried.bootstrap_servers)))
     assert [row for row in rows if not row.agrees] == []
+    told = [row.subject for row in rows if "changes-changelog" in row.subject]
+    assert told != []
+    assert not any("not compared" in subject for subject in told)
 
 
 def without_nulls(records: list[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:

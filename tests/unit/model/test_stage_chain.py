@@ -209,9 +209,10 @@ def test_a_stream_passes_through_the_state_that_is_given_what_the_sources_read()
     assert passing(declare) == []
 
 
-def untold(declare: Callable[[KStream, KStream, KTable, KTable], Any]) -> dict[str, str]:
-    """By store why a recount leaves it out; empty where it does not."""
-    (subtopology,) = (each for each in declared(declare).topology.subtopologies if each.stores)
+def untold(declare: Callable[[KStream, KStream, KTable, KTable], Any], store: str | None = None) -> dict[str, str]:
+    """By store why a recount leaves it out; empty where it does not. ``store`` names one of the sub-topology."""
+    found = (each for each in declared(declare).topology.subtopologies if each.stores)
+    (subtopology,) = (each for each in found if store is None or store in each.stores)
     writers = {node.store: node for node in subtopology.processors if node.writes_store}
     reasons = {
         store: stage_of(subtopology).depends_on_arrival([node, *subtopology.upstream_of([node])])
@@ -234,3 +235,12 @@ def test_a_class_behind_final_results_is_recounted_unless_it_goes_by_time(timer:
         )
 
     assert untold(declare) == {"w": "", "z": told}
+
+
+def test_beside_a_join_by_a_foreign_key_is_recounted_what_does_not_take_its_updates() -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        counted(t.join(u, {"id": "id", "n": "table.n"}, foreign_key="id").to_stream(), "x")
+        counted(t.to_stream(), "y")
+
+    found = untold(declare, "y")
+    assert (found["x"][:29], found["y"]) == ("a state takes each update of ", "")

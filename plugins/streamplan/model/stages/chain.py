@@ -128,12 +128,14 @@ class StageChain(Stage):
                 return depends
             if not any(node in part.nodes for node in nodes):
                 continue
+            upstream = {node.name for node in self.subtopology.upstream_of(part.takers)}
             for other in self.before(part):
                 if other.is_final and part.judged_by_time:
                     results = ", ".join(node.name for node in other.nodes)
                     return f"timers go by records that a recount of {results} does not know: those that close windows"
-                if not other.is_final and other.replaced_updates(other.nodes):
-                    updates = ", ".join(node.name for node in other.replaced_updates(other.nodes))
+                passed = [node for node in (*other.nodes, *other.results) if node.name in upstream]
+                if not other.is_final and (replaced := other.replaced_updates(passed)):
+                    updates = ", ".join(node.name for node in replaced)
                     return f"a state takes each update of {updates}, of which the last one of each key is recounted"
         return ""
 
