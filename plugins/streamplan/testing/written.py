@@ -27,6 +27,7 @@ from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import FIELD, KeySerde, Primitive, String, key_serde_of_type
 from streamplan.serdes.serde import Serde, Undecodable
+from streamplan.serdes.windowed import Windowed
 from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
 from streamplan.spark.planning.outer_join_state import parse_stored_list
 from streamplan.spark.planning.records import RecordFrame
@@ -138,6 +139,8 @@ class WrittenTopics:
             self.dead_letters.append(_dead_letter(record, self._key_serdes))
             return
         assert frame is not None, f"an output of {record.topic} that nobody has planned"
+        if isinstance(frame.key_serde, Windowed) and not frame.windowed:
+            window_bytes = 0  # the serde reads the window
         suffix = self._window_bytes[record.topic] or window_bytes
         if self._is_combined[record.topic]:
             key: Key = record.key

@@ -977,8 +977,7 @@ DAYS = {
 
 @pytest.mark.parametrize("text", [DAYS["days"], *soak(text for name, text in DAYS.items() if name != "days")])
 def test_days_of_a_time_zone_are_those_of_a_subclass_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
-    records = across_the_changes_of_clocks(1)
-    assert compare(spark, jvm, program(text), records, settings=UNCACHED) > 10
+    assert compare(spark, jvm, program(text), across_the_changes_of_clocks(1)) > 10
 
 
 @pytest.mark.soak
