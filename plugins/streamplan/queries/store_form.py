@@ -263,19 +263,26 @@ def _serde_of_values(pipeline: Pipeline, group: Subtopology, node: Processor) ->
     return None
 
 
-def _read_with(pipeline: Pipeline, group: Subtopology, node: Node) -> Iterator[Serde | None]:
-    """Yield the serdes with which a value was read that passes a node; None for one that was made on the way."""
+def _read_with(
+    pipeline: Pipeline, group: Subtopology, node: Node, *, behind_topic: bool = False
+) -> Iterator[Serde | None]:
+    """Yield the serdes with which a value was read that passes a node; None for one that was made on the way.
+
+    A count is 8 bytes, and JSON behind a repartition topic.
+    """
     if isinstance(node, Source) and node.value is not None:
         yield node.value.unrestricted()
     elif isinstance(node, Source):
         for other in pipeline.topology.subtopologies:
             for sink in other.sinks:
                 if sink.internal and sink.topic == node.topic:
-                    yield from _read_with(pipeline, other, sink)
+                    yield from _read_with(pipeline, other, sink, behind_topic=True)
     elif isinstance(node, Sink) or isinstance(node.operation, _LEAVES_VALUE):
         nodes = {each.name: each for each in group.nodes}
         for name in group.predecessors[node.name]:
-            yield from _read_with(pipeline, group, nodes[name])
+            yield from _read_with(pipeline, group, nodes[name], behind_topic=behind_topic)
+    elif isinstance(node.operation, Count | TableCount) and not behind_topic:
+        yield Long()
     else:
         yield None
 

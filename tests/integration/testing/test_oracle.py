@@ -416,22 +416,33 @@ def test_an_operation_of_a_table_writes_what_the_library_writes(
     assert compare(spark, jvm, steps, random_records(1, steps, count)) > 0
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "unstored_table a; group_table; table_reduce; to_stream; to_text reduced; @1 count; to_stream; counts; "
-        "to_text counted",
-        "table a; table_filter_not; table_map_values; group_even; count; to_stream; counts; to_text counted; "
-        "@2 to_stream; to mapped",
-        "unstored_table a; unstored_table b; @0 left_tables_stored 1; table_filter; group_table; count; to_stream; "
-        "counts; to_text counted; @3 to_stream; to kept",
-    ],
-    ids=["values", "a filter", "a join"],
+REGROUPED = (
+    *(("k", b'{"n": 1, "s": "x"}'), ("k", b'{"n": 4, "s": "x"}'), ("l", b'{"n": 2, "s": "x"}')),
+    *(("k", b'{"n": 6, "s": "y"}'), ("l", None), ("l", b'{"n": 5}')),
 )
-@pytest.mark.parametrize("count", [8, *soak([30])])
-def test_a_grouped_table_writes_what_the_library_writes(spark: SparkSession, jvm: Any, text: str, count: int) -> None:
+"""Updates of a table: into a group, within it, into another one, out of all, and into none."""
+
+GROUPED = {
+    "values": "unstored_table a; group_table; table_reduce; to_stream; to_text reduced; @1 count; to_stream; counts; "
+    "to_text counted",
+    "a filter": "table a; table_filter_not; table_map_values; group_even; count; to_stream; counts; to_text counted; "
+    "@2 to_stream; to mapped",
+    "a join": "unstored_table a; unstored_table b; @0 left_tables_stored 1; table_filter; group_table; count; "
+    "to_stream; counts; to_text counted; @3 to_stream; to kept",
+}
+
+
+@pytest.mark.parametrize("text", [GROUPED["values"], GROUPED["a filter"]], ids=["values", "a filter"])
+def test_a_grouped_table_writes_what_the_library_writes(spark: SparkSession, jvm: Any, text: str) -> None:
+    records = [Piped("a", key, value, BEGIN + at) for at, (key, value) in enumerate(REGROUPED)]
+    assert compare(spark, jvm, program(text), records) > len(records)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("text", GROUPED.values(), ids=GROUPED)
+def test_tables_are_grouped_as_in_the_library_at_random(spark: SparkSession, jvm: Any, text: str) -> None:
     steps = program(text)
-    assert compare(spark, jvm, steps, without_other_fields(random_records(1, steps, count))) > 0
+    assert compare(spark, jvm, steps, without_other_fields(random_records(1, steps, 30))) > 0
 
 
 def without_other_fields(records: Sequence[Piped]) -> list[Piped]:
@@ -454,22 +465,28 @@ def test_the_values_of_a_grouped_table_have_the_library_s_bytes(jvm: Any) -> Non
     assert sent == [written_change(new, old) for new, old in (*pairs, (fifth, None), (sixth, fifth))]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "stream a; group_by; count; often; count_values; group_table; table_aggregate; to_stream; to_text totals",
-        "stream a; group_by_key; greatest; table_filter; to_stream; to kept; @2 table_filter_not_stored; to_stream; "
-        "to others; stream b; group_by_key; strict_windows; on_close; count; often; to_stream; window_counts; "
-        "to counts",
-    ],
-    ids=["a count", "filters"],
-)
-@pytest.mark.parametrize("count", [8, *soak([30])])
-def test_an_operation_compares_with_the_value_of_an_aggregate_before(
-    spark: SparkSession, jvm: Any, text: str, count: int
-) -> None:
+WITH_OLD_VALUES = {
+    "a count": "stream a; group_by; count; often; count_values; group_table; table_aggregate; to_stream; "
+    "to_text totals",
+    "filters": "stream a; group_by_key; greatest; table_filter; to_stream; to kept; @2 table_filter_not_stored; "
+    "to_stream; to others",
+    "final results": "stream b; group_by_key; strict_windows; on_close; count; often; to_stream; window_counts; "
+    "to counts",
+}
+
+
+@pytest.mark.parametrize("text", [WITH_OLD_VALUES["a count"], WITH_OLD_VALUES["filters"]], ids=["a count", "filters"])
+def test_an_operation_compares_with_the_value_of_an_aggregate_before(spark: SparkSession, jvm: Any, text: str) -> None:
+    values = [b'{"n": 1, "s": "x"}', b'{"n": 0, "s": "x"}', b'{"n": 3, "s": "x"}', b'{"n": 2, "s": "y"}']
+    records = [Piped("a", "k", value, BEGIN + at) for at, value in enumerate(values)]
+    assert compare(spark, jvm, program(text), records) > len(records)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("text", WITH_OLD_VALUES.values(), ids=WITH_OLD_VALUES)
+def test_operations_compare_with_old_values_at_random(spark: SparkSession, jvm: Any, text: str) -> None:
     steps = program(text)
-    assert compare(spark, jvm, steps, random_records(1, steps, count)) > 0
+    assert compare(spark, jvm, steps, random_records(1, steps, 30)) > 0
 
 
 CHAINS = {

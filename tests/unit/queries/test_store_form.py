@@ -54,6 +54,15 @@ def test_a_value_that_was_made_is_json() -> None:
     assert form_of(topology, "kept").value is None
 
 
+def test_counts_of_a_table_and_what_a_filter_keeps_of_counts_have_eight_bytes() -> None:
+    topology, stream = stream_of(ORDER)
+    counts = stream.group_by_key().count(store="counts").filter("count > 1", store="often")
+    counts.to_stream().select_key("'all'").to_table(store="behind-a-topic")
+    counts.map_values({"n": "count"}).group_by("n").count(store="keys")
+    forms = {name: form_of(topology, name).value for name in ("counts", "often", "keys", "behind-a-topic")}
+    assert forms == {"counts": Long(), "often": Long(), "keys": Long(), "behind-a-topic": None}
+
+
 def test_the_time_of_a_window_is_what_was_declared() -> None:
     topology, stream = stream_of(ORDER)
     grouped = stream.group_by_key()
