@@ -165,6 +165,7 @@ def test_what_cannot_be_served_is_told(
     service = serve()
     assert service.ask("/health")[0] == 200
     topic = changelog(name)
-    AdminClient({"bootstrap.servers": brokers.servers}).delete_topics([topic])[topic].result(120)
+    admin = AdminClient({"bootstrap.servers": brokers.servers})  # it must live until the answer has come
+    admin.delete_topics([topic])[topic].result(120)
     assert service.process.wait(DEADLINE_SECONDS) == 75
     assert f"changelog {topic}: expected the topic that was read" in " ".join(service.log.read_text().split())

@@ -112,7 +112,9 @@ def restore_process(node: Processor, records: RecordFrame, stored: DataFrame) ->
     operation = resolve_operation(node, records)
     serde = repartition_serde({name: parse_type(of_field) for name, of_field in operation.state})
     state = RestoredProcessState(operation, serde, records.key_serde, sweeps=False)
-    return _transformed(rows, state, operation, StringType())
+    # It passes no record. Other state of the sub-topology that is restored behind it asks for the type.
+    of_record = records.data.select(record_in_state(records).alias("record")).schema["record"].dataType
+    return _transformed(rows, state, operation, of_record)
 
 
 def stored_changes(node: Processor, batch: DataFrame, records: RecordFrame) -> RecordFrame:
