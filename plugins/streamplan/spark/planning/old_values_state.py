@@ -52,7 +52,7 @@ class OldValuesState(StatefulProcessor):
         stored = Grouped(*map(_bytes, self._state.get())) if self._state.exists() else None  # type: ignore[arg-type]
         old = stored
         # A look-up in the same table restores it from every record.
-        place = (lambda row: row.record.offset or 0) if self._restored else (lambda row: task_order(row.record))
+        place = (lambda row: row.record["offset"] or 0) if self._restored else (lambda row: task_order(row.record))
         for row in sorted(rows, key=place):
             value = _bytes(row.value)
             new = None if value is None else Grouped(_bytes(row.to), value)
