@@ -95,8 +95,7 @@ class Table:
         is_in_group = n is not None and n != 7
         to = str(n % 3).encode() if n is not None and is_in_group else None
         value = json.dumps({"n": n}).encode() if is_in_group else None
-        record = Row(**place(offset, []))
-        return Row(partition=0, key=key.encode(), at=offset, to=to, value=value, record=record)
+        return Row(partition=0, key=key.encode(), at=offset, to=to, value=value, record=place(offset, []))
 
 
 class Task:
@@ -134,7 +133,7 @@ class Task:
         for to, value in sent:
             self.offset += 1
             read = {"key": to.decode(), "original_key": to, "value": value, "headers": None, "reason": None}
-            yield Row(partition=0, at=0, key=to, value=None, record=Row(**place(self.offset, []), **read))
+            yield Row(partition=0, at=0, key=to, value=None, record={**place(self.offset, []), **read})
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -203,6 +202,6 @@ def test_a_filter_leaves_out_the_deletion_of_nothing() -> None:
     state, variables = OldValuesState(sends=False, restored=False), Variables()
     state.init(variables)  # type: ignore[arg-type]
     values = [None, b"", b"", None, None, b"", None]
-    rows = [Row(to=None, value=value, record=Row(**place(offset, []))) for offset, value in enumerate(values)]
+    rows = [Row(to=None, value=value, record=place(offset, [])) for offset, value in enumerate(values)]
     passed = [row.record["offset"] for row in state.handleInputRows((0, b"k"), iter(rows), None)]
     assert passed == [1, 2, 3, 5, 6]

@@ -260,7 +260,9 @@ def _read_last_of_each_key(
 
 def _restore_error(subtopology: Subtopology, text: str) -> StreamplanError:
     subject = f"sub-topology {subtopology.id} could not be restored from its changelogs"
-    unreadable = [line for line in text.splitlines() if any(name in line for name in _UNREADABLE_VALUES)]
+    # The text has the plan of the query, too, in which an error may stand that nothing has raised.
+    lines = [line for line in text.splitlines() if "raise_error(" not in line]
+    unreadable = [line for line in lines if any(name in line for name in _UNREADABLE_VALUES)]
     if unreadable:
         return Refused(
             subject,
@@ -268,7 +270,7 @@ def _restore_error(subtopology: Subtopology, text: str) -> StreamplanError:
             observed=unreadable[0],
             remedy="They were written by another topology: declare it as it was, or reset the application.",
         )
-    told = [line for line in text.splitlines() if "most recent failure" in line]
+    told = [line for line in lines if "most recent failure" in line]
     return StreamplanError(subject, observed=told[0].partition("most recent failure: ")[2] if told else text)
 
 
