@@ -318,9 +318,9 @@ class Checkpoint:
 
     def _initial(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
         offsets: dict[TopicPartition, int] = {}
-        for number, topic in enumerate(topics):
+        for topic, directory in _source_directories(topics).items():
             if topic != TICKS:
-                offsets = self._offsets(f"sources/{number}/0", topics) | offsets
+                offsets = self._offsets(f"{directory}/0", topics) | offsets
         return offsets
 
     def _newest(self, log: str) -> int | None:
