@@ -140,6 +140,9 @@ def running_engine(directory: Path) -> Iterator[Engine]:
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()
+        subprocess.run(
+            ["umount", str(directory / "exec" / "netns" / "default")], capture_output=True, timeout=30, check=False
+        )
         subprocess.run(["iptables-restore"], input=rules, text=True, timeout=30, check=False)
         subprocess.run(["ip", "link", "delete", "docker0"], capture_output=True, timeout=30, check=False)
 
