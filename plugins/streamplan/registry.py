@@ -274,7 +274,8 @@ def _require_one_assignment(module: ModuleType, name: str) -> None:
     lines = []
     for statement in ast.parse(file.read_bytes()).body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+        changes = any(isinstance(each, ast.Name) and each.id == name for each in _read_by(statement))
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets) and not changes:
             lines.append(str(statement.lineno))
     if len(lines) > 1:
         raise Refused(
@@ -283,6 +284,11 @@ def _require_one_assignment(module: ModuleType, name: str) -> None:
             observed=f"PIPELINE in the lines {' and '.join(lines)}, of which Python knows the last one",
             remedy="Give each pipeline a name of its own, and write PIPELINES = (FIRST, SECOND).",
         )
+
+
+def _read_by(statement: ast.stmt) -> Iterator[ast.AST]:
+    """What a statement reads: ``PIPELINE = replace(PIPELINE, …)`` makes no second pipeline."""
+    return (each for each in ast.walk(statement) if isinstance(getattr(each, "ctx", None), ast.Load))
 
 
 def _place(error: BaseException, module_name: str) -> str:
