@@ -244,6 +244,8 @@ def pattern(jvm: Any, builder: Any) -> None:
 
 
 DECLARED = {
+    aggregate_filtered: "KTABLE-FILTER-0000000004: which values it keeps",
+    table_grouped: "KTABLE-SELECT-0000000003: the key that it gives",
     split: "KSTREAM-BRANCH-00000000011: which records it takes",
     split_in_turn: "KSTREAM-BRANCH-00000000012: which records it takes",
     named_split: "by-size-: whether it is split(): the application named it",
@@ -266,9 +268,7 @@ SAME = {
 """The file has the same topology, with something else in the place of the operation."""
 
 OTHER = {
-    aggregate_filtered: "KTABLE-FILTER-0000000004: which values it keeps",
-    stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",
-    table_grouped: "KTABLE-SELECT-0000000003: The language does not have groupBy() of a table",
+    stream_to_table: "KSTREAM-JOIN-0000000004: the value that it gives",
     pattern: "KSTREAM-SOURCE-0000000000: one topic of those that match orders-.{2}",
 }
 """The language has no such topology."""
