@@ -29,7 +29,7 @@ GLOBAL_TABLES = "streamplan.global-tables"
 
 
 _MOST_UNUSED = 1_000
-"""So many rows that were replaced or deleted are stored, beside as many as there are keys."""
+"""The rows that were replaced or deleted are removed when there are more of them than keys, and this many more."""
 
 
 class TableRecord(NamedTuple):
