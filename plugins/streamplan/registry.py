@@ -268,8 +268,9 @@ def _named_by(registration: Registration) -> tuple[Pipeline | str, ...]:
 
 def _require_one_assignment(module: ModuleType, name: str) -> None:
     """Refuse a file that calls two pipelines PIPELINE: Python knows the last one alone."""
-    file = Path(str(module.__file__))
-    if name != "PIPELINE" or file.suffix != ".py" or not file.is_file():  # a job imports the modules from an archive
+    file = Path(getattr(module, "__file__", None) or "")
+    # A job imports the modules from an archive, and a module that a program makes has no file.
+    if name != "PIPELINE" or file.suffix != ".py" or not file.is_file():
         return
     lines = []
     for statement in ast.parse(file.read_bytes()).body:
@@ -279,7 +280,7 @@ def _require_one_assignment(module: ModuleType, name: str) -> None:
             lines.append(str(statement.lineno))
     if len(lines) > 1:
         raise Refused(
-            f"the file {module.__file__}",
+            f"the file {file}",
             expected="PIPELINE of one pipeline",
             observed=f"PIPELINE in the lines {' and '.join(lines)}, of which Python knows the last one",
             remedy="Give each pipeline a name of its own, and write PIPELINES = (FIRST, SECOND).",
