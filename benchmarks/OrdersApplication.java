@@ -12,9 +12,11 @@ import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
 
-/** The orders topology on the JVM library. Arguments: name=value of StreamsConfig. */
+/** The orders topology on the JVM library, or re-keying alone. Arguments: name=value of StreamsConfig, output=topic. */
 public class OrdersApplication {
     private static final ObjectReader ORDERS = new ObjectMapper().readerFor(Order.class);
 
@@ -30,9 +32,15 @@ public class OrdersApplication {
         }
         StreamsBuilder builder = new StreamsBuilder();
         String name = "orders-products-quantities";
-        builder.stream("orders", Consumed.with(Serdes.String(), Serdes.ByteArray()))
-            .groupBy((key, value) -> productType(value), Grouped.with(name, Serdes.String(), Serdes.ByteArray()))
-            .count(Materialized.as(name));
+        KStream<String, byte[]> orders = builder.stream("orders", Consumed.with(Serdes.String(), Serdes.ByteArray()));
+        String output = (String) config.remove("output");
+        if (output == null) {
+            orders.groupBy((key, value) -> productType(value), Grouped.with(name, Serdes.String(), Serdes.ByteArray()))
+                .count(Materialized.as(name));
+        } else {
+            orders.selectKey((key, value) -> productType(value))
+                .to(output, Produced.with(Serdes.String(), Serdes.ByteArray()));
+        }
         KafkaStreams streams = new KafkaStreams(builder.build(), config);
         streams.setStateListener((now, before) -> System.out.println(System.currentTimeMillis() + " " + now));
         // Without this a closed instance stays in the group until its session expires, and the next one waits for it.

@@ -5,7 +5,8 @@ Run it with ``make bench``, or ``PYTHONPATH=plugins .venv/bin/python benchmarks/
 
 Orders are produced first. A round starts one system after the other. Each system catches up with all orders through
 both sub-topologies, and then gets --seconds of orders at --rate. One observer reads the committed totals from the
-changelog topic, for all systems in the same way. CPU and memory are those of all processes of a system.
+changelog topic, for all systems in the same way. CPU and memory are those of all processes of a system. Two of the
+systems, and the loops, have no state: they write each order under its product. The committed positions show their end.
 
     orders/s       catch-up, from the first committed record of the repartition topic to the last committed total; what
                    was re-keyed before does not count, or a system that re-keys everything before it counts would win
@@ -33,6 +34,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import rekeyed_orders
 from applications import (
     LIBRARY_ID,
     ORDERS,
@@ -147,6 +149,30 @@ def spark_sink(bootstrap_servers: str, home: Path, number: int, options: Options
 
 
 SYSTEMS = {"Streamplan": streamplan, "Kafka Streams": kafka_streams, "Spark's own sink": spark_sink}
+
+
+def rekeying_streamplan(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
+    """Return our application that re-keys and has no state."""
+    directory = home / f"ours-rekeying-{number}"
+    directory.mkdir()
+    pipeline = rekeyed_orders.PIPELINE.name
+    job = aggregator(bootstrap_servers, directory, options.master, pipeline=pipeline, arguments=options.aggregator)
+    return Application(rekeyed_orders.APPLICATION_ID, job, rekeyed_orders.OUTPUT)
+
+
+def rekeying_kafka_streams(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
+    """Return the same on the JVM library."""
+    application_id, state = f"rekeying-{LIBRARY_ID}-{number}", home / f"jvm-rekeying-{number}"
+    configs = {**LIBRARY_CONFIGS, "output": rekeyed_orders.OUTPUT}
+    job = library_instance(bootstrap_servers, compiled_classes(home), state, application_id=application_id, **configs)
+    return Application(application_id, job, rekeyed_orders.OUTPUT)
+
+
+REKEYING = {
+    "re-keying in Streamplan": rekeying_streamplan,
+    "re-keying in Kafka Streams": rekeying_kafka_streams,
+}
+"""Applications without state."""
 
 
 @contextmanager
@@ -270,6 +296,46 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
         )
 
 
+def measure_rekeying(
+    name: str, bootstrap_servers: str, home: Path, number: int, orders: int, options: Options
+) -> Round:
+    """Measure a system without state: from the first committed order of its output to the last position."""
+    apply_topics(Brokers(bootstrap_servers), rekeyed_orders.PIPELINE)
+    application = REKEYING[name](bootstrap_servers, home, number, options)
+    job, cluster = application.job, KafkaCluster(Brokers(bootstrap_servers))
+    with removed_afterwards(bootstrap_servers, application.id, job):
+        first = committed(cluster, application.changelog)
+        begun = time.monotonic()
+        job.start()
+        assert job.process is not None
+        with Meter(job.process.pid) as meter:
+
+            def passed() -> int:
+                try:
+                    return sum(cluster.positions(application.id, "orders").values())
+                except (BrokersUnavailable, CouldNotLook):
+                    return 0
+
+            def await_positions(count: int) -> None:
+                what = f"{name} passes {count:,} orders"
+                await_job(job, name, what, lambda: passed() >= count, lambda: f"{passed():,} passed", DEADLINE_SECONDS)
+
+            await_positions(1)
+            done, since, used = passed(), time.monotonic(), meter.usage()
+            await_positions(orders)
+            now, after = time.monotonic(), meter.usage()
+        written = committed(cluster, application.changelog) - first
+        if written < orders:
+            raise StreamplanError(name, expected=f"{orders:,} orders in the output", observed=f"{written:,} offsets")
+        return Round(
+            start=since - begun,
+            rate=(orders - done) / (now - since),
+            whole=now - begun,
+            cpu=(after.cpu_seconds - used.cpu_seconds) / (orders - done) * 1e6,
+            memory=meter.peak_bytes / 2**20,
+        )
+
+
 def committed(cluster: KafkaCluster, topic: str) -> int:
     """Return how many offsets of a new topic are in finished transactions; 0 while it does not exist.
 
@@ -390,13 +456,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=30, help="for so long; 0 for not at all (default %(default)s)")
     parser.add_argument("--note", type=int, default=0, help="bytes of one more field in each order (default none)")
     parser.add_argument("--master", default=LOCAL_MASTER, help="master of Spark (default %(default)s)")
-    parser.add_argument("--only", action="append", choices=[*SYSTEMS, *LOOPS], help="may be given again")
+    parser.add_argument("--only", action="append", choices=[*SYSTEMS, *REKEYING, *LOOPS], help="may be given again")
     parser.add_argument("--aggregator", default="", help="more options of jobs/aggregator.py, in one word")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--png", type=Path, metavar="FILE")
     given = parser.parse_args()
+    # The jobs inherit both.
+    os.environ["STREAMPLAN_PIPELINES"] = f"streamplan.pipelines,{rekeyed_orders.__name__}"
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(PROJECT / "plugins"), str(Path(__file__).parent.resolve())])
     options = Options(given.orders, given.rate, given.seconds, given.note, given.master, given.aggregator.split())
-    systems = [System(name) for name in (given.only or [*SYSTEMS, *LOOPS])]
+    systems = [System(name) for name in (given.only or [*SYSTEMS, *REKEYING, *LOOPS])]
     with (
         tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name,
         running_brokers(Path(name)) as bootstrap_servers,
@@ -412,6 +481,8 @@ def main() -> int:
             for system in systems if number % 2 == 0 else reversed(systems):
                 if system.name in LOOPS:
                     measured = measure_loop(system.name, bootstrap_servers, home, number, produced)
+                elif system.name in REKEYING:
+                    measured = measure_rekeying(system.name, bootstrap_servers, home, number, produced, options)
                 else:
                     measured = measure(system.name, bootstrap_servers, home, number, produced, options)
                 system.rounds.append(measured)
