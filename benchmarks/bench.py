@@ -9,10 +9,12 @@ changelog topic, for all systems in the same way. CPU and memory are those of al
 systems, and the loops, have no state: they write each order under its product. The committed positions show their end.
 
     orders/s       catch-up, from the first committed record of the repartition topic to the last committed total; what
-                   was re-keyed before does not count, or a system that re-keys everything before it counts would win
+                   was re-keyed before does not count, or a system that re-keys everything before it counts would win.
+                   Flink SQL and Quix Streams: from the first committed total
     start          seconds from the start of the process to the first committed total
     in all         seconds from the start of the process to the last committed total
     CPU            CPU seconds per million orders, measured over the same time as orders/s
+    with the start the same, from the start of the process to the last committed total
     memory         the most that all processes held at a time, shared pages counted once (PSS)
     p50, p99       milliseconds from producing an order to the committed total that includes it
     CPU at rate    cores in use while orders come at --rate
@@ -34,6 +36,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import peers
 import rekeyed_orders
 from applications import (
     LIBRARY_ID,
@@ -97,6 +100,7 @@ class Round:
     whole: float
     cpu: float
     memory: float
+    whole_cpu: float
     p50: float | None = None
     p99: float | None = None
     cores: float | None = None
@@ -112,11 +116,12 @@ class System:
 
 @dataclass(frozen=True)
 class Application:
-    """A job that is not started, and the changelog topic of its totals."""
+    """A job that is not started, the topic of its totals, and its repartition topic if that is known."""
 
     id: str
     job: Job
     changelog: str
+    repartition: str | None
 
 
 def streamplan(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
@@ -125,7 +130,10 @@ def streamplan(bootstrap_servers: str, home: Path, number: int, options: Options
     directory = home / f"ours-{number}"
     directory.mkdir()
     job = aggregator(bootstrap_servers, directory, options.master, arguments=options.aggregator)
-    return Application(ORDERS.topology.application_id, job, ORDERS.topology.changelog_topic(STORE))
+    application_id = ORDERS.topology.application_id
+    return Application(
+        application_id, job, ORDERS.topology.changelog_topic(STORE), f"{application_id}-{STORE}-repartition"
+    )
 
 
 def kafka_streams(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
@@ -133,7 +141,8 @@ def kafka_streams(bootstrap_servers: str, home: Path, number: int, options: Opti
     application_id = f"{LIBRARY_ID}-{number}"
     classes, state = compiled_classes(home), home / f"jvm-{number}"
     job = library_instance(bootstrap_servers, classes, state, application_id=application_id, **LIBRARY_CONFIGS)
-    return Application(application_id, job, f"{application_id}-{STORE}-changelog")
+    topics = [f"{application_id}-{STORE}-{suffix}" for suffix in ("changelog", "repartition")]
+    return Application(application_id, job, *topics)
 
 
 def spark_sink(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
@@ -145,10 +154,30 @@ def spark_sink(bootstrap_servers: str, home: Path, number: int, options: Options
     directory.mkdir()
     arguments = [bootstrap_servers, *topics, str(directory)]
     job = spark_job(Path(__file__).with_name("spark_sink.py"), arguments, directory, options.master)
-    return Application(application_id, job, topics[1])
+    return Application(application_id, job, topics[1], topics[0])
 
 
-SYSTEMS = {"Streamplan": streamplan, "Kafka Streams": kafka_streams, "Spark's own sink": spark_sink}
+def peer(job: Callable[[str, Path, str, str], Job]) -> Callable[[str, Path, int, Options], Application]:
+    """Return a system that reads orders and writes totals, with topics of its own between."""
+
+    def started(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
+        application_id = f"{job.__name__}-{number}"
+        totals = f"{application_id}-totals"
+        create_topics(bootstrap_servers, totals)
+        directory = home / application_id
+        directory.mkdir()
+        return Application(application_id, job(bootstrap_servers, directory, application_id, totals), totals, None)
+
+    return started
+
+
+SYSTEMS = {
+    "Streamplan": streamplan,
+    "Kafka Streams": kafka_streams,
+    "Flink SQL": peer(peers.flink),
+    "Quix Streams": peer(peers.quix),
+    "Spark's own sink": spark_sink,
+}
 
 
 def rekeying_streamplan(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
@@ -157,7 +186,7 @@ def rekeying_streamplan(bootstrap_servers: str, home: Path, number: int, options
     directory.mkdir()
     pipeline = rekeyed_orders.PIPELINE.name
     job = aggregator(bootstrap_servers, directory, options.master, pipeline=pipeline, arguments=options.aggregator)
-    return Application(rekeyed_orders.APPLICATION_ID, job, rekeyed_orders.OUTPUT)
+    return Application(rekeyed_orders.APPLICATION_ID, job, rekeyed_orders.OUTPUT, None)
 
 
 def rekeying_kafka_streams(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
@@ -165,7 +194,7 @@ def rekeying_kafka_streams(bootstrap_servers: str, home: Path, number: int, opti
     application_id, state = f"rekeying-{LIBRARY_ID}-{number}", home / f"jvm-rekeying-{number}"
     configs = {**LIBRARY_CONFIGS, "output": rekeyed_orders.OUTPUT}
     job = library_instance(bootstrap_servers, compiled_classes(home), state, application_id=application_id, **configs)
-    return Application(application_id, job, rekeyed_orders.OUTPUT)
+    return Application(application_id, job, rekeyed_orders.OUTPUT, None)
 
 
 REKEYING = {
@@ -225,7 +254,9 @@ def measure_loop(name: str, bootstrap_servers: str, home: Path, number: int, ord
         if status:
             raise StreamplanError(name, observed=f"exit status {status}; {job.log.read_text()[-3000:]}")
         cpu = meter.seen_cpu_seconds / orders * 1e6
-        return Round(start=None, rate=orders / took, whole=took, cpu=cpu, memory=meter.peak_bytes / 2**20)
+        return Round(
+            start=None, rate=orders / took, whole=took, cpu=cpu, memory=meter.peak_bytes / 2**20, whole_cpu=cpu
+        )
 
 
 def delete_application(bootstrap_servers: str, application_id: str) -> None:
@@ -263,9 +294,13 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
         job.start()
         assert job.process is not None
         with Meter(job.process.pid) as meter:
-            cluster, repartition = KafkaCluster(Brokers(bootstrap_servers)), f"{application.id}-{STORE}-repartition"
-            await_totals(totals, lambda: committed(cluster, repartition) > 0, orders, job, name)
-            rekeyed, since, used = committed(cluster, repartition), time.monotonic(), meter.usage()
+            cluster = KafkaCluster(Brokers(bootstrap_servers))
+
+            def passed() -> int:
+                return committed(cluster, application.repartition) if application.repartition else totals.total
+
+            await_totals(totals, lambda: passed() > 0, orders, job, name)
+            rekeyed, since, used = passed(), time.monotonic(), meter.usage()
             await_totals(totals, lambda: totals.total >= orders, orders, job, name)
             last, done = totals.steps[-1], meter.usage()
             counted = orders - rekeyed
@@ -275,6 +310,7 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
                 whole=last[0] - begun,
                 cpu=(done.cpu_seconds - used.cpu_seconds) / counted * 1e6,
                 memory=meter.peak_bytes / 2**20,
+                whole_cpu=done.cpu_seconds / orders * 1e6,
             )
             if not options.seconds:
                 return caught_up
@@ -333,6 +369,7 @@ def measure_rekeying(
             whole=now - begun,
             cpu=(after.cpu_seconds - used.cpu_seconds) / (orders - done) * 1e6,
             memory=meter.peak_bytes / 2**20,
+            whole_cpu=after.cpu_seconds / orders * 1e6,
         )
 
 
@@ -394,6 +431,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "start": ("start, s", ".1f"),
     "whole": ("in all, s", ".1f"),
     "cpu": ("CPU s per 1M", ".2f"),
+    "whole_cpu": ("with the start", ".2f"),
     "memory": ("memory, MB", ",.0f"),
     "p50": ("p50, ms", ",.0f"),
     "p99": ("p99, ms", ",.0f"),
