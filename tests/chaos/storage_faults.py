@@ -80,15 +80,19 @@ def delete_checkpoint(system: System, random: Random) -> str:
 
 def damage_checkpoint(system: System, random: Random) -> str:
     """The newest plan of a query is cut in half, or a file of its state is gone."""
-    subtopology = random.randrange(2)
+    first = random.randrange(2)
 
     def planned() -> list[Path]:
-        found = checkpoints_of(Path(system.settings.checkpoints), "orders-aggregator", subtopology)
-        return [path for path in found[-1:] if list(path.glob("offsets/[0-9]*"))]
+        """That of the sub-topology, or of the other one: of linked ones only the second has a checkpoint."""
+        for subtopology in (first, 1 - first):
+            found = checkpoints_of(Path(system.settings.checkpoints), "orders-aggregator", subtopology)
+            if newest := [path for path in found[-1:] if list(path.glob("offsets/[0-9]*"))]:
+                return newest
+        return []
 
     wait_for("a checkpoint", lambda: "" if planned() else "none", VICTIM_SECONDS)
     kill(system.jobs.family(AGGREGATOR_JOB))
-    (query,) = planned()
+    query = planned()[0]
     states = [file for file in query.glob("state/**/*") if file.is_file()]
     if states and random.random() < 0.5:
         victim = max(states, key=lambda file: file.stat().st_mtime)
