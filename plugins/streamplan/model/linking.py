@@ -8,7 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from streamplan.model.checkpoint_identity import every_field
-from streamplan.model.operations import Aggregate, AggregateColumn, Count, KeySelect, NullKeyFilter
+from streamplan.model.operations import (
+    Aggregate,
+    AggregateColumn,
+    Count,
+    Filter,
+    FilterNot,
+    KeySelect,
+    Map,
+    MapValues,
+    NullKeyFilter,
+)
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
 from streamplan.model.stages import stage_of
 from streamplan.model.stages.aggregate import AggregateStage
@@ -24,7 +34,7 @@ class Link:
     """Two sub-topologies: the second reads nothing but a repartition topic that only the first one writes.
 
     Attributes:
-        writer: The first one, which only gives records another key.
+        writer: The first one, which makes at most one record of each record.
         reader: The second one, which aggregates the records of each key.
     """
 
@@ -44,14 +54,14 @@ class Link:
             writer: That of a checkpoint of the first one alone (:func:`.checkpoint_identity`).
             reader: That of a checkpoint of the second one alone.
         """
-        found = re_keying(self.writer)
-        assert found is not None
-        source, key = found
+        (source,) = self.writer.sources
         assert source.value is not None
+        found = re_keying(self.writer)
+        made = found[1] if found is not None else ", ".join(map(every_field, self.writer.operations))
         return {
             **reader,
             "reads": writer["topics"],
-            "re-keys": f"{every_field(source.value)} by {key}",
+            "re-keys": f"{every_field(source.value)} by {made}",
             LINKED: f"sub-topologies {self.writer.id} and {self.reader.id}",
         }
 
@@ -98,8 +108,19 @@ def _links(topology: Topology) -> Iterator[Link]:
         if len(writers) != 1:
             continue
         (writer,) = writers
-        if re_keying(writer) is not None and writer.sinks[0].internal:
+        if _can_hand_on(writer):
             yield Link(writer, reader)
+
+
+def _can_hand_on(writer: Subtopology) -> bool:
+    """Whether all that a sub-topology writes is a repartition topic, with text keys, of the records of one topic."""
+    if re_keying(writer) is not None:
+        return writer.sinks[0].internal
+    if not makes_one_row_of_each_record(writer):
+        return False
+    (source,), (sink,) = writer.sources, writer.sinks
+    is_text = writer.key_serde_of(sink.name).key_type == STRING_KEYS
+    return sink.internal and is_text and source.value is not None
 
 
 def re_keying(subtopology: Subtopology) -> tuple[Source, str] | None:
@@ -117,6 +138,29 @@ def re_keying(subtopology: Subtopology) -> tuple[Source, str] | None:
             if is_text and source.value is not None and is_key_field(source.value, key):
                 return source, key
     return None
+
+
+_ROW_BY_ROW = (Filter, FilterNot, KeySelect, Map, MapValues)
+
+
+def makes_one_row_of_each_record(subtopology: Subtopology) -> bool:
+    """Whether a sub-topology makes at most one record of each, by expressions alone, and writes them to one topic.
+
+    Then the rows that are written have the order of the records.
+    """
+    if len(subtopology.sources) != 1 or len(subtopology.sinks) != 1 or subtopology.sources[0].timestamp is not None:
+        return False
+    (sink,) = subtopology.sinks
+    is_row_by_row = all(
+        isinstance(each, _ROW_BY_ROW) or (isinstance(each, NullKeyFilter) and not each.relaxed)
+        for each in subtopology.operations
+    )
+    is_chain = all(len(before) == 1 for before in subtopology.predecessors.values() if before)
+    is_chain &= (
+        len({name for before in subtopology.predecessors.values() for name in before})
+        == len(subtopology.processors) + 1
+    )
+    return is_row_by_row and is_chain and sink.choice is None
 
 
 def passing(subtopology: Subtopology) -> tuple[Source, str] | None:

@@ -26,7 +26,7 @@ from tests.support.checkpoints import checkpoint_of
 from tests.support.soak import soak
 from tests.support.tried_topology import EPOCH, PARTITIONS, SALE, Tried, sale
 
-Sale = tuple[str | None, Any, int]
+Sale = tuple[str | bytes | None, Any, int]
 """Key, value and seconds after the epoch of the tests."""
 
 
@@ -169,6 +169,56 @@ def test_aggregates(both: BothWays) -> None:
     for tried in both.tries:
         reasons = [reason.partition(":")[0] for _, reason in tried.dead_letters()]
         assert reasons == ["shop is missing", "the value is not JSON"]  # each once
+
+
+def test_what_expressions_make_of_records(both: BothWays) -> None:
+    """Filters, new values and a key that is computed: a row of each record, also of those that do not pass."""
+
+    def declare(tried: Tried) -> None:
+        sales = tried.topology.stream(tried.named("sales"), value=SALE).filter("amount > 1 or amount is null")
+        sales = sales.filter_not("weight > 9").map_values({"of": "upper(shop)", "twice": "amount * 2", "paid": "paid"})
+        grouped = sales.group_by("concat(of, '-', length(of))", name="by-shop")
+        grouped.aggregate({"n": "count(*)", "total": "sum(twice)", "paid": "bool_and(paid)"}, store="folded")
+
+    both.declare(declare)
+    passed: dict[str, list[dict[str, Any]]] = {}
+    for number, sales in enumerate(ROUNDS):
+        both.process(sales)
+        for _, value, _ in sales:
+            if not isinstance(value, dict) or value["shop"] is None or value["weight"] > 9:
+                continue
+            if value["amount"] is None or value["amount"] > 1:
+                passed.setdefault(f"{value['shop'].upper()}-{len(value['shop'])}", []).append(value)
+        expected = {
+            key: {
+                "n": len(each),
+                "total": sum(2 * value["amount"] for value in each if value["amount"] is not None)
+                if any(value["amount"] is not None for value in each)
+                else None,
+                "paid": all(value["paid"] for value in each),
+            }
+            for key, each in passed.items()
+        }
+        for tried in both.tries:
+            found = tried.store("folded")
+            assert {key: {**dict.fromkeys(("n", "total", "paid")), **each} for key, each in found.items()} == expected
+        (both.crash, both.change_ways, both.lose_checkpoints, lambda: None)[number]()
+
+
+def test_a_null_value_is_written_and_not_counted_and_any_bytes_are_a_key(both: BothWays) -> None:
+    def declare(tried: Tried) -> None:
+        sales = tried.topology.stream(tried.named("sales"), value=SALE)
+        sales.group_by("record.key", name="by-key").count(store="counted")
+
+    both.declare(declare)
+    both.process([("a", sale("x", 1), 1), ("a", None, 2), ("b", None, 3), ("c", sale("y", 1), 4), ("a", b"[", 5)])
+    both.crash()
+    both.process([("b", sale("x", 1), 6), ("c", None, 7), (b"\xff", sale("x", 1), 8), ("a", sale("x", 1), 9)])
+    for tried in both.tries:
+        changelog = tried.read(tried.topology.changelog_topic("counted"))
+        counted = {m.key(): int.from_bytes(m.value(), "big") for m in changelog}
+        assert counted == {b"a": 2, b"b": 1, b"c": 1, b"\xff": 1}
+        assert [reason.partition(":")[0] for _, reason in tried.dead_letters()] == ["the value is not JSON"]
 
 
 def test_what_is_left_in_the_repartition_topic_is_read_first_and_the_state_stays(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -12,19 +13,20 @@ from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.plan import SubtopologyPlan, plan_subtopology
-from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords
+from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowsOfRecords
 from streamplan.spark.sources import RAW
 
 SALE = Json("shop string, amount bigint, weight double")
 
 
-def plans(spark: SparkSession, directory: Path, topology: Topology) -> list[SubtopologyPlan]:
+def plans(spark: SparkSession, directory: Path, topology: Topology, *, streaming: bool = True) -> list[SubtopologyPlan]:
     """The plans of a topology's sub-topologies, in flow order."""
     counts = dict.fromkeys((*topology.source_topics, *topology.sink_topics), 2)
     pipeline = Pipeline("planned", topology, "", counts, TestData((), lambda n: ("", b"", b""), "n"))
 
     def read(source: Source) -> DataFrame:
-        return spark.readStream.schema(RAW).parquet(str(directory))
+        reader = spark.readStream if streaming else spark.read
+        return reader.schema(RAW).parquet(str(directory))
 
     schemas: dict[str, Serde] = {}
     planned: list[SubtopologyPlan] = []
@@ -54,8 +56,28 @@ def test_a_key_that_needs_an_expression_is_made_in_the_plan(spark: SparkSession,
     topology = Topology("planned")
     topology.stream("sales", value=SALE).group_by(key, name="shops").count(store="shops")
     rekeying, _ = plans(spark, tmp_path, topology)
-    assert rekeying.row_format == PlannedRows()
-    assert rekeying.rows.columns[-1] == "last"
+    assert rekeying.row_format == RowsOfRecords("sales")
+    assert rekeying.rows is rekeying.batch
+
+
+def test_a_chain_of_expressions_needs_no_shuffle(spark: SparkSession, tmp_path: Path) -> None:
+    """Its plan grows with the number of operations, and not faster."""
+
+    def plan_of(length: int) -> str:
+        topology = Topology("planned")
+        stream = topology.stream("sales", value=SALE)
+        for number in range(length):
+            stream = stream.filter(f"amount > {number}").map_values({"shop": "upper(shop)", "amount": "amount + 1"})
+        stream.select_key("concat(shop, amount)").to("out")
+        (plan,) = plans(spark, tmp_path, topology, streaming=False)
+        assert plan.row_format == RowsOfRecords("sales")
+        java: Any = plan.streaming._jdf
+        return str(java.queryExecution().optimizedPlan().toString())
+
+    short, long = plan_of(3), plan_of(6)
+    assert "Exchange" not in long
+    assert "Repartition" not in long
+    assert len(long) < 3 * len(short)
 
 
 def test_a_micro_batch_is_cached_where_several_outputs_read_it(spark: SparkSession, tmp_path: Path) -> None:

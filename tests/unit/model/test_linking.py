@@ -45,8 +45,20 @@ def windows_that_hop(topology: Topology) -> None:
     grouped.windowed_by(hopping).aggregate({"total": "sum(amount)"}, store="totals")
 
 
+def mapped_before(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER).filter_not("amount = 1").map_values({"double": "amount * 2"})
+    orders.map(key="double", value={"n": "double"}).select_key("n % 3").group_by_key().count(store="counts")
+
+
+def grouped_by_an_expression(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER).group_by("upper(kind)", name="kinds").count(store="counts")
+
+
 LINKED = (
     counted,
+    filtered_before,
+    mapped_before,
+    grouped_by_an_expression,
     counted_and_written,
     windows,
     windows_that_hop,
@@ -62,8 +74,19 @@ def grouped_by_its_key(topology: Topology) -> None:
     topology.stream("orders", value=ORDER).group_by_key().count(store="counts")
 
 
-def grouped_by_an_expression(topology: Topology) -> None:
-    topology.stream("orders", value=ORDER).group_by("upper(kind)", name="kinds").count(store="counts")
+def flat_mapped_before(topology: Topology) -> None:
+    words = topology.stream("orders", value=ORDER).flat_map_values("split(kind, ' ')", {"word": "element"})
+    words.group_by("word", name="words").count(store="counts")
+
+
+def mapped_by_a_function_before(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER).map_values(lambda order: {"kind": order.kind}, schema="kind string")
+    orders.group_by("kind", name="kinds").count(store="counts")
+
+
+def merged_before(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER).merge(topology.stream("old-orders", value=ORDER))
+    orders.group_by("kind", name="kinds").count(store="counts")
 
 
 def summed_and_counted(topology: Topology) -> None:
@@ -102,9 +125,10 @@ def counted_and_passed(topology: Topology) -> None:
 
 
 NOT_LINKED = (
-    filtered_before,
+    flat_mapped_before,
+    mapped_by_a_function_before,
+    merged_before,
     grouped_by_its_key,
-    grouped_by_an_expression,
     summed_and_counted,
     aggregated({"first": "max_by(amount, weight)"}),  # of equal weights the latest
     aggregated({"last": "max(record.offset)"}),

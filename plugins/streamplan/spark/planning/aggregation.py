@@ -41,7 +41,7 @@ from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.field_types import FIELD_TYPES, GREATEST_PRECISION
 from streamplan.serdes.internal import value_expression
-from streamplan.serdes.primitive import KeySerde
+from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.keys import big_endian, number_in_key, read_key
 from streamplan.spark.planning.records import RecordFrame, read_stored
@@ -89,7 +89,8 @@ def fold_counts(node: Processor, counts: DataFrame) -> DataFrame:
         node: A count without windows.
         counts: In the columns :data:`streamplan.spark.sink.handed_on.COUNTS`.
     """
-    return _fold([node], [counts.withColumnRenamed("count", "a0_count_0")])
+    by_key = counts.withColumnRenamed("count", "a0_count_0").withColumn("key", read_key(STRING, F.col("key")))
+    return _fold([node], [by_key])
 
 
 def cogrouped(streams: Sequence[RecordFrame]) -> RecordFrame:

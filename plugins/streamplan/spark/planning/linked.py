@@ -4,14 +4,15 @@ The first one writes a repartition topic, and the second one reads nothing else.
 hands on its records (:mod:`streamplan.spark.sink.handed_on`), and nothing is read back from Kafka. For a count without
 windows it hands on counts by key, for any other aggregate records with the fields that the arguments name.
 
-No record is rejected behind the link: the writer has read each value as a whole to find the key, and has dead-lettered
-those that cannot be read.
+No record is rejected behind the link: the writer has read or made each value as a whole, and has dead-lettered those
+that cannot be read.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -25,15 +26,16 @@ from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.serde import Serde
 from streamplan.spark.arrow_function import ArrowFunction
 from streamplan.spark.planning.aggregation import fold_counts
-from streamplan.spark.planning.compiled_plan import map_in_arrow
+from streamplan.spark.planning.compiled_plan import is_deterministic, map_in_arrow
 from streamplan.spark.planning.operators import OperatorPlanner
+from streamplan.spark.planning.output_rows import rows_of_each_record
 from streamplan.spark.planning.plan import SubtopologyPlan, planned_behind
 from streamplan.spark.planning.records import RecordFrame, read_handed_on
 from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.planning.stages.aggregate import AggregatePlan
 from streamplan.spark.planning.stages.stage_plan import Cut, batch_of
 from streamplan.spark.sink.handed_on import COUNTS, RECORDS, HandedOn, HandedOnCounts, HandedOnRecords
-from streamplan.spark.sink.writers import RekeyedRecords
+from streamplan.spark.sink.writers import RekeyedRecords, RowsOfRecords
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,17 @@ def plan_linked(
         schemas: The serdes of the repartition topics.
     """
     stage = plan_of(link.reader)
-    if not isinstance(writer.row_format, RekeyedRecords) or not isinstance(stage, AggregatePlan):
+    if not isinstance(writer.row_format, RekeyedRecords | RowsOfRecords) or not isinstance(stage, AggregatePlan):
         return None
     (source,), node = link.reader.sources, link.aggregate
     topic, partitions = pipeline.topology.decorate(source.topic), pipeline.partitions(link.reader)
     serde = schemas[source.topic]
     fields = {name: serde.fields[name] for name in _fields_named(node, serde)}
+    if isinstance(writer.row_format, RowsOfRecords):
+        written = writer.written[0]
+        if not is_deterministic(written.data) or not (written.value_is_raw or _stay_the_same(fields)):
+            return None
+        writer = replace(writer, streaming=rows_of_each_record(written, [*fields]))
     of_struct = ", ".join(f"`{name}`: {data_type}" for name, data_type in fields.items())
     columns = f"{RECORDS}, fields struct<{of_struct}>" if fields else RECORDS
 
@@ -125,6 +132,14 @@ def _fields_named(node: Processor, serde: Serde) -> tuple[str, ...]:
     columns = node.operation.columns if isinstance(node.operation, Aggregate) else ()
     text = " ".join(column.arguments for column in columns).lower()
     return tuple(name for name in serde.fields if "`" in name or name.lower() in text)
+
+
+_SAME = re.compile(r"boolean|tinyint|smallint|int|bigint|decimal\(\d+, ?\d+\)")
+"""The types whose values are surely the same when they are written to a repartition topic and read from it."""
+
+
+def _stay_the_same(fields: Mapping[str, str]) -> bool:
+    return all(_SAME.fullmatch(of_field) for of_field in fields.values())
 
 
 def _adds_doubles(node: Processor, rows: DataFrame) -> bool:

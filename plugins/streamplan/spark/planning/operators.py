@@ -91,6 +91,7 @@ class OperatorPlanner:
         acts: Whether the functions of ``foreach`` and ``peek`` are called. A recount leaves them out.
         repeats: Whether another planner plans the same operations, too: then neither is a function called for what it
             does, nor are records counted.
+        keeps_rows: Whether each record has a row to the end, also where it does not pass a filter.
 
     ``written``  what is known of the records of each output that was planned, by its number
     ``grouped``  the nodes whose records were grouped, so that those that cannot be are rejected once
@@ -106,11 +107,13 @@ class OperatorPlanner:
         *,
         acts: bool = True,
         repeats: bool = False,
+        keeps_rows: bool = False,
     ) -> None:
         self.subtopology = subtopology
         self._apply_stateful = apply_stateful
         self._acts = acts and not repeats
         self._repeats = repeats
+        self._keeps_rows = keeps_rows
         self._outputs = subtopology.output_numbers
         self._diagnostics = diagnostics
         self.written: dict[int, RecordFrame] = {}
@@ -275,6 +278,10 @@ class OperatorPlanner:
                 return replace(frame, data=frame.data.limit(0), no_rejects=True)
             return self._write_sink(node, frame)
         match node.operation:
+            case Filter(condition=condition) if self._keeps_rows:
+                return frame.passing_over(condition)
+            case FilterNot(condition=condition) if self._keeps_rows:
+                return frame.passing_over(condition, negated=True)
             case Filter(condition=condition):
                 return frame.where(condition)
             case FilterNot(condition=condition):
@@ -389,6 +396,8 @@ class OperatorPlanner:
         if sink.value is not None:
             frame = write_values(frame, sink.value)
         if not fits:
+            if not frame.value_is_raw:
+                frame = frame.with_written_value()
             for condition, reason in storing_faults(frame, with_headers=True, is_read_again=sink.internal):
                 frame = frame.rejecting(condition, reason)
         key = frame.key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.records import RecordFrame, record_has
-from streamplan.spark.sink.spec import DEAD_LETTER
+from streamplan.spark.sink.spec import DEAD_LETTER, PASSED_OVER
 from streamplan.spark.sources import HEADERS
 
 OUTPUT = f"""partition int, output int, key binary, value binary, timestamp bigint, headers {HEADERS}, topic string,
@@ -42,7 +42,7 @@ class OutputRows:
     schemas: Mapping[str, Serde] = field(default_factory=dict)
 
 
-def output_rows(frame: RecordFrame, output: int, key: Column, value: Column) -> DataFrame:
+def output_rows(frame: RecordFrame, output: int, key: Column, value: Column, more: Sequence[Column] = ()) -> DataFrame:
     """Return a row for each record; the rejected records become dead letters.
 
     Args:
@@ -50,18 +50,34 @@ def output_rows(frame: RecordFrame, output: int, key: Column, value: Column) -> 
         output: The number of the topic that they go to.
         key: Their key in bytes.
         value: Their value in bytes.
+        more: Further columns.
     """
     columns = _output_columns(F.lit(output), key, value)
     if frame.no_rejects:
-        return frame.data.select(*columns)
+        return frame.data.select(*columns, *more)
     dead_letter_columns = _dead_letter_columns(frame.data)
     accepted = F.col("record.reason").isNull()
     return frame.data.select(
         *(
             F.when(accepted, column).otherwise(dead_letter_column).alias(name)
             for name, column, dead_letter_column in zip(OUTPUT_COLUMNS, columns, dead_letter_columns, strict=True)
-        )
+        ),
+        *more,
     )
+
+
+def rows_of_each_record(frame: RecordFrame, fields: Sequence[str] = ()) -> DataFrame:
+    """Return a row for each record, for :class:`~streamplan.spark.sink.writers.RowsOfRecords`.
+
+    Args:
+        frame: The records, all of which go to the first output.
+        fields: The fields of the value that the rows have, too, in a struct ``fields``.
+    """
+    more = [F.struct(*(F.col(f"`{name}`") for name in fields)).alias("fields")] if fields else []
+    rows = output_rows(frame, 0, frame.key, frame.value, more)
+    passed_over = F.col("reason").eqNullSafe(PASSED_OVER)
+    without = {name: F.when(~passed_over, F.col(name)) for name in ("key", "value", "headers")}
+    return rows.select(*(without.get(name, F.col(name)).alias(name) for name in rows.columns))
 
 
 def dead_letter_rows(data: DataFrame) -> DataFrame:

@@ -11,6 +11,7 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 ``headers, original_key, value``  of the record as it was read, in bytes
 ``reason``     why the record is rejected. A rejected record passes all operations unchanged and ends in the dead-letter
                topic
+``written``    the value in bytes where it was made and is about to be written
 ``original_value``  behind an operation of a table that may have deleted the value: what ``value`` was before
 ``order``      the place of a record among those that flat_map made of one
 ``partition_time``  where several topics are read, the newest timestamp (ms) in the micro-batch of its partition so far;
@@ -45,6 +46,7 @@ from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.keys import key_fault, new_key, read_key, write_key
 from streamplan.spark.planning.partition_times import PartitionTimes
+from streamplan.spark.sink.spec import PASSED_OVER
 from streamplan.spark.sources import HEADERS, RAW
 from streamplan.spark.timestamps import timestamp_faults
 
@@ -87,7 +89,13 @@ class RecordFrame:
         """The value in bytes, null for a record without a value."""
         if self.value_is_raw:
             return F.col("record.value")
+        if record_has(self.data, "written"):
+            return F.col("record.written")
         return F.when(~self.has_no_value, F.expr(value_expression(declared_fields(self.data))))
+
+    def with_written_value(self) -> RecordFrame:
+        """Make the bytes of the value once, for all that needs them: ``record.written``, null where it is rejected."""
+        return self.with_record(F.col("record").withField("written", self._unless_rejected(self.value)))
 
     @property
     def has_value(self) -> Column:
@@ -221,6 +229,17 @@ class RecordFrame:
         if not self.no_rejects:
             passes = F.col("record.reason").isNotNull() | passes
         return replace(self, data=self.data.where(passes))
+
+    def passing_over(self, condition: str, *, negated: bool = False) -> RecordFrame:
+        """Let the other records than :meth:`where` keeps pass as rejected ones that nobody writes: a row of each stays.
+
+        Args:
+            condition: The condition.
+            negated: Whether those are kept for which it is not true.
+        """
+        self.data.where(condition)  # so that Spark's error quotes the condition as it was declared
+        passes = F.coalesce(F.expr(condition), F.lit(False))
+        return self.rejecting(passes if negated else ~passes, PASSED_OVER)
 
     def branched(self, condition: str, number: int) -> RecordFrame:
         """Give the records of no branch, for which a condition is true, the number of a branch."""

@@ -19,7 +19,7 @@ from pyspark.accumulators import AccumulatorParam
 from streamplan.model.timestamps import FIRST_WRITABLE_MS
 from streamplan.spark.sink.spec import HandedOnTo
 
-COUNTS = "partition int, key string, timestamp timestamp, count bigint"
+COUNTS = "partition int, key binary, timestamp timestamp, count bigint"
 """The columns of counts: the partition of the repartition topic, the key, the newest timestamp, and how many."""
 
 RECORDS = "partition int, key binary, timestamp timestamp"
@@ -101,6 +101,17 @@ class HandedOn(ABC):
             not_yet_committed: How many of the last ones this run writes.
         """
 
+    def note(self, keys: pa.Array, not_yet_committed: int) -> None:
+        """Note records that are in the repartition topic and have a null value, so that nothing is made of them.
+
+        Args:
+            keys: Theirs.
+            not_yet_committed: See :meth:`add`.
+        """
+        partitions = partitions_of_keys(keys, self.partitions)
+        self.records += np.bincount(partitions, minlength=self.partitions)
+        self._written[partitions[len(keys) - not_yet_committed :]] = True
+
     def committed(self) -> None:
         """Note that a transaction with what was written since the one before is committed."""
         self.markers += self._written
@@ -145,7 +156,7 @@ class HandedOnCounts(HandedOn):
         rows = pa.table(
             {
                 "partition": sums["partition"],
-                "key": sums["key"].cast(pa.string()),
+                "key": sums["key"],
                 "timestamp": _moments_written(sums["newest"]),
                 "count": sums["count"],
             }

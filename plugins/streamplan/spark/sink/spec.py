@@ -15,6 +15,9 @@ from streamplan.model.windows import STORED_SESSION_BYTES, WINDOW_START_BYTES
 DEAD_LETTER = -1
 """Stands for the dead-letter topic where the number of an output is expected."""
 
+PASSED_OVER = "\0"
+"""The reason of a row that is neither a record nor a dead letter: it only says that a record was read."""
+
 TASK_ORDER = ("partition_time", "topic", "offset", "order")
 """The columns by which the records of a stream task are ordered, in the plan, in a state and when they are written."""
 

@@ -1,8 +1,9 @@
 """What runs in Spark's Python workers: whole Arrow batches in, transactions out.
 
-A writer takes rows in one of two formats. :class:`PlannedRows` were made by the plan of a sub-topology.
-:class:`RekeyedRecords` come straight from Kafka, and the writer selects their keys; :class:`PassedRecords` are such
-records that need not have a key. The rest is the same for both.
+A writer takes rows in one of these formats. :class:`PlannedRows` were made by the plan of a sub-topology.
+:class:`RowsOfRecords` were, too, one of each record in the order of the records. :class:`RekeyedRecords` come straight
+from Kafka, and the writer selects their keys; :class:`PassedRecords` are such records that need not have a key. The
+rest is the same for all.
 """
 
 from __future__ import annotations
@@ -34,7 +35,15 @@ from streamplan.spark.noted_records import noted
 from streamplan.spark.sink.handed_on import HandedOn, TaskWrote
 from streamplan.spark.sink.instance import this_instance
 from streamplan.spark.sink.owner import OwnedTransaction
-from streamplan.spark.sink.spec import DEAD_LETTER, TASK_ORDER, HandedOnTo, Output, RejectedRecord, TransactionSpec
+from streamplan.spark.sink.spec import (
+    DEAD_LETTER,
+    PASSED_OVER,
+    TASK_ORDER,
+    HandedOnTo,
+    Output,
+    RejectedRecord,
+    TransactionSpec,
+)
 from streamplan.spark.sink.transaction import TaskOutput, open_transaction
 from streamplan.spark.timestamps import timestamp_faults
 
@@ -175,6 +184,61 @@ class PlannedRows:
 
 
 @dataclass(frozen=True)
+class RowsOfRecords:
+    """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`: one of each record of a topic.
+
+    They have the order of the records. A record that does not pass has a row with the reason :data:`PASSED_OVER`. So a
+    long micro-batch is committed in parts, as with :class:`PlannedRows`. Where records are handed on, the rows have
+    the struct ``fields`` of what is needed of them.
+
+    ``topic``  that the records come from
+    """
+
+    topic: str
+
+    def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
+        """Produce each record that passes; see :meth:`RowFormat.write`."""
+        task.next_offsets[self.topic] = rows["offset"][-1].as_py() + 1
+        if rows["reason"].null_count < rows.num_rows:
+            rows = rows.filter(pc.not_equal(rows["reason"], PASSED_OVER).fill_null(True))
+        uncommitted = _from_position(rows, self.topic, task)
+        if task.handed_on is not None:
+            _hand_on(rows, uncommitted, task.handed_on)
+        if uncommitted.num_rows:
+            _write_rows(uncommitted, task)
+        if task.transaction.old:
+            task.transaction.commit_part(task.next_offsets)
+            if task.handed_on is not None:
+                task.handed_on.committed()
+
+    def arranged(self, rows: pa.Table, partition: int) -> pa.Table:
+        """They have the order of their offsets: Spark reads a partition of a topic in one task."""
+        return rows
+
+    def require_complete_input(self, task: TaskProgress) -> None:
+        """Kafka proves it: no record lies after the last one; see :meth:`RowFormat.require_complete_input`."""
+        task.transaction.require_complete_input(self.topic, task.next_offsets.get(self.topic, 0))
+
+
+def _hand_on(rows: pa.RecordBatch, uncommitted: pa.RecordBatch, handed_on: HandedOn) -> None:
+    """Hand on the records among rows.
+
+    Args:
+        rows: All of them.
+        uncommitted: Those at the end that no earlier run has committed.
+        handed_on: Takes them.
+    """
+    records, left = (each.filter(pc.is_null(each["reason"])) for each in (rows, uncommitted))
+    if records["value"].null_count:
+        without, left_without = (each.filter(pc.is_null(each["value"])) for each in (records, left))
+        handed_on.note(without["key"], left_without.num_rows)
+        records, left = (each.filter(pc.is_valid(each["value"])) for each in (records, left))
+    if records.num_rows:
+        fields = records["fields"] if "fields" in records.schema.names else pa.nulls(records.num_rows, pa.struct([]))
+        handed_on.add(records, fields, left.num_rows)
+
+
+@dataclass(frozen=True)
 class RekeyedRecords:
     """Records straight from Kafka, which are written as they are under another key, to the one output.
 
@@ -248,10 +312,7 @@ class RekeyedRecords:
         return decoded.keys, decoded.fields, rejected
 
     def _not_yet_committed(self, rows: pa.RecordBatch, task: TaskProgress) -> pa.RecordBatch:
-        position = task.transaction.positions[self.topic]
-        if not rows.num_rows or rows["offset"][0].as_py() >= position:  # they have the order of their offsets
-            return rows
-        return rows.filter(pc.greater_equal(rows["offset"], position))
+        return _from_position(rows, self.topic, task)
 
 
 @dataclass(frozen=True)
@@ -489,6 +550,14 @@ def _next_offsets(rows: pa.RecordBatch) -> dict[str, int]:
     return {
         topic: pc.max(offsets.filter(pc.equal(topics, topic))).as_py() + 1 for topic in pc.unique(topics).to_pylist()
     }
+
+
+def _from_position(rows: pa.RecordBatch, topic: str, task: TaskProgress) -> pa.RecordBatch:
+    """Rows of records of one topic, in their order, that an earlier run has not committed."""
+    position = task.transaction.positions[topic]
+    if not rows.num_rows or rows["offset"][0].as_py() >= position:
+        return rows
+    return rows.filter(pc.greater_equal(rows["offset"], position))
 
 
 def _not_yet_committed(rows: pa.RecordBatch, transaction: TaskOutput) -> pa.RecordBatch:

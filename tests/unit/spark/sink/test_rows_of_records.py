@@ -1,0 +1,77 @@
+"""Rows of single records are written in the order of the records, and a record that does not pass only moves on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from streamplan.model.partitioner import partition_for_key
+from streamplan.spark.sink.handed_on import HandedOnCounts
+from streamplan.spark.sink.spec import DEAD_LETTER, PASSED_OVER
+from streamplan.spark.sink.writers import RowsOfRecords, TaskProgress
+
+from tests.unit.spark.sink.test_planned_rows import FakeTransaction
+
+PASSES, IS_PASSED_OVER, IS_REJECTED, HAS_NO_VALUE = range(4)
+
+
+def rows(kinds: list[int], first: int = 0) -> pa.RecordBatch:
+    """Rows of records from an offset on; the key is that of every third one."""
+    reasons = {IS_PASSED_OVER: PASSED_OVER, IS_REJECTED: "bad"}
+    passed_over = [kind == IS_PASSED_OVER for kind in kinds]
+    offsets = range(first, first + len(kinds))
+    keys = [None if over else b"%d" % (at % 3) for at, over in zip(offsets, passed_over, strict=True)]
+    values = [None if kind in (IS_PASSED_OVER, HAS_NO_VALUE) else b"{}" for kind in kinds]
+    columns = {
+        "partition": pa.array([0] * len(kinds), pa.int32()),
+        "output": pa.array([DEAD_LETTER if kind in reasons else 0 for kind in kinds], pa.int32()),
+        "key": pa.array(keys, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "timestamp": pa.array([1] * len(kinds), pa.int64()),
+        "headers": pa.nulls(len(kinds), pa.string()),
+        "topic": pa.array(["a"] * len(kinds)),
+        "offset": pa.array(offsets, pa.int64()),
+        "reason": pa.array([reasons.get(kind) for kind in kinds], pa.string()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+KINDS = [PASSES, IS_PASSED_OVER, IS_REJECTED, PASSES, HAS_NO_VALUE, PASSES, PASSES, IS_PASSED_OVER]
+
+
+@pytest.mark.parametrize("committed", [0, 2, 5, 8])
+def test_what_an_earlier_run_has_committed_is_not_written_again(committed: int) -> None:
+    transaction = FakeTransaction({"a": committed}, old=False)
+    task = TaskProgress(transaction)  # type: ignore[arg-type]
+    RowsOfRecords("a").write(rows(KINDS), task)
+    written = [at for at, kind in enumerate(KINDS) if kind != IS_PASSED_OVER and at >= committed]
+    assert sorted(transaction.written) == sorted(b"%d" % (at % 3) for at in written)
+    assert task.next_offsets == {"a": len(KINDS)}
+    assert task.dead_lettered == sum(KINDS[at] == IS_REJECTED for at in written)
+
+
+def test_records_that_do_not_pass_move_the_position_on() -> None:
+    transaction = FakeTransaction({"a": 0})
+    task = TaskProgress(transaction)  # type: ignore[arg-type]
+    RowsOfRecords("a").write(rows([PASSES, IS_PASSED_OVER]), task)
+    RowsOfRecords("a").write(rows([IS_PASSED_OVER] * 3, first=2), task)
+    assert transaction.parts == [([b"0"], {"a": 2}), ([], {"a": 5})]
+
+
+@pytest.mark.parametrize("committed", [0, 5, 8])
+def test_all_records_are_handed_on_but_those_without_a_value(committed: int) -> None:
+    transaction = FakeTransaction({"a": committed}, old=False)
+    task = TaskProgress(transaction, HandedOnCounts(2))  # type: ignore[arg-type]
+    RowsOfRecords("a").write(rows(KINDS), task)
+    assert task.handed_on is not None
+    task.handed_on.committed()
+    (batch,) = task.handed_on.batches()
+    counted = Counter(b"%d" % (at % 3) for at, kind in enumerate(KINDS) if kind == PASSES)
+    assert {row["key"]: row["count"] for row in batch.to_pylist()} == counted
+    in_topic = [b"%d" % (at % 3) for at, kind in enumerate(KINDS) if kind in (PASSES, HAS_NO_VALUE)]
+    placed = Counter(partition_for_key(key, 2) for key in in_topic)
+    assert task.handed_on.records.tolist() == [placed[0], placed[1]]
+    now = [at for at, kind in enumerate(KINDS) if kind in (PASSES, HAS_NO_VALUE) and at >= committed]
+    reached = {partition_for_key(b"%d" % (at % 3), 2) for at in now}
+    assert task.handed_on.markers.tolist() == [int(partition in reached) for partition in range(2)]
