@@ -23,6 +23,7 @@ from streamplan.importing.facts import COUNT, SESSIONS, WINDOWS, Facts
 from streamplan.importing.nodes import Node, number_of
 from streamplan.importing.operations import Operation
 from streamplan.importing.processors import processor_of
+from streamplan.importing.recognition import DescribedStreamJoin
 
 _PREFIXES = {
     "stream": "KSTREAM-SOURCE-",
@@ -107,6 +108,7 @@ class _Writer:
         branches: By split the number of its branches so far.
         shared: The stores that several processors have.
         suppressed: The aggregates whose results are passed when their windows close.
+        undrawn: By the number in its name a processor for which the language draws none.
     """
 
     def __init__(self, facts: Facts, stores: Mapping[int | None, str]) -> None:
@@ -124,6 +126,7 @@ class _Writer:
         self.branches: dict[str, int] = {}
         self.shared: set[str] = set()
         self.suppressed: set[str] = set()
+        self.undrawn: dict[int, str] = {}
 
     def add(self, operation: Operation) -> None:
         """Add the calls of one operation."""
@@ -190,10 +193,15 @@ class _Writer:
         numbers = range(self.number, start)
         skipped = f"number {self.number}" if len(numbers) == 1 else f"numbers {self.number} to {start - 1}"
         reason = "the application reads a topic again, or has an operation without a node"
-        if of_stores := [f"{number} is that of {self.stores[number]}" for number in numbers if number in self.stores]:
+        undrawn = [self.undrawn[number] for number in numbers if number in self.undrawn]
+        if len(undrawn) == len(numbers):
+            skipped = ", ".join(undrawn)
+            reason = "process() draws no number for it"
+        elif of_stores := [f"{number} is that of {self.stores[number]}" for number in numbers if number in self.stores]:
             reason = f"{', '.join(of_stores)}, a store of an operation that the language does not have"
-        comment = f"No node has {skipped}: {reason}."
-        self.ask.note(skipped, f"no node has {'it' if len(numbers) == 1 else 'them'}: {reason}")
+        comment = f"{skipped}: {reason}." if undrawn else f"No node has {skipped}: {reason}."
+        if len(undrawn) < len(numbers):
+            self.ask.note(skipped, f"no node has {'it' if len(numbers) == 1 else 'them'}: {reason}")
         for _ in range(start - self.number):
             self._call(Call("", TOPOLOGY, self.again.method, self.again.arguments, self.again.options, "", comment))
             comment = ""
@@ -263,6 +271,8 @@ class _Writer:
         node = operation.node
         named = self._named(node, "to")
         if node.topics:
+            if node.topics[0].endswith("-repartition"):
+                self.ask.note(node.name, f"whether the text is complete: no node reads {node.topics[0]}")
             self._call(Call("", operation.on[0], "to", (literal(node.topics[0]),), named))
             return
         topic = self.ask.text(node.name, "the topic of each record that {} writes", f"'{node.name}'")
@@ -322,12 +332,17 @@ class _Writer:
             arguments = (self.ask.text(node.name, "which values {} keeps", "true"),)
         elif method == "map_values":
             arguments = (self.ask.fields(node.name, "the value that {} gives"),)
+            if number_of(node.name) is None:
+                self.ask.note(
+                    node.name, "whether it is map_values() or filter() of the table: the application named it"
+                )
         options = self._named(node, operation.word)
         drawn = f"KSTREAM-TOTABLE-STATE-STORE-{self.number:010d}" if method == "to_table" else ""
         if node.stores and node.stores[0] != drawn:
             options["store"] = literal(node.stores[0])
         else:
             self.number += method == "to_table"  # the number of its store, which need not be shown
+        self.number += 3 * (operation.repartition is not None)
         self.tables.add(node.name)
         self._call(Call(node.name, operation.on[0], method, arguments, options, _variable(node.name, method)))
 
@@ -410,6 +425,9 @@ class _Writer:
         }
         if number_of(node.name) is None:
             options["name"] = literal(node.name)
+        elif (number := number_of(node.name)) is not None and not node.name.startswith(_PREFIXES["process"]):
+            options["name"] = literal(node.name)
+            self.undrawn[number] = node.name
         else:
             options |= self._named(node, "process")
         variable = _variable(node.name, "process")
@@ -570,13 +588,26 @@ class _Writer:
         both = join.method == "outer_join"
         store = self._drawn("KSTREAM-OUTERTHIS-" if both else "KSTREAM-JOINTHIS-")
         self.number += 1
-        if join.windowed[0].stores[0] != f"{store}-store":
+        self._judge_stores_of(join, node)
+        if (given := join.windowed[0].stores[0]) != f"{store}-store":
             suffix = "-outer-this-join-store" if both else "-this-join-store"
-            options["store"] = literal(join.windowed[0].stores[0].removesuffix(suffix))
+            options["store"] = literal(given.removesuffix(suffix))
         if self._drawn(_PREFIXES["merge"]) != node.name:
             options["name"] = literal(node.name.removesuffix("-merge"))
         variable = _variable(node.name, join.method)
         self._call(Call(node.name, stream, join.method, (Result(other), fields), options, variable))
+
+    def _judge_stores_of(self, join: DescribedStreamJoin, node: Node) -> None:
+        """Say where a join of two streams has other stores than the language gives it."""
+        if join.method != "join" and len({*join.sides[0].stores, *join.sides[1].stores}) == 2:
+            advice = (
+                "JoinWindows.of() of older versions passes a record without a match at once, and needs no third store"
+            )
+            self.ask.note(node.name, f"it has two stores, and {join.method}() has three: {advice}")
+        this, other = (windowed.stores[0] for windowed in join.windowed)
+        if number_of(this.removesuffix("-store")) is None and not this.endswith("-this-join-store"):
+            advice = "the language ends the name of store= with -this-join-store and -other-join-store"
+            self.ask.note(node.name, f"its stores {this} and {other} have names of their own: {advice}")
 
     def _table_join(self, operation: Operation) -> None:
         node, [this, other] = operation.node, operation.on
