@@ -353,7 +353,7 @@ class Recognition:
         if topic.upstream in self._grouped_tables:
             return "table_group"
         if any(self.words[reader] == "to_table" and topic.prefix == reader for reader in topic.readers):
-            return "to_table"
+            return "to_table" if self._is_rekeyed(topic, is_evident=True) else "repartition"
         words = {self.words[reader] for reader in topic.readers}
         if words and words <= {*_BY_KEY} and topic.null_key_filter:
             by_numbers = self._use_by_numbers(topic)

@@ -1265,8 +1265,9 @@ class KStream(_Declared[K, V]):
                 expression that gives the name of the topic of each record (``TopicNameExtractor``).
             topics: The topics that a record may have. A record of another one goes to the dead-letter topic.
             value: The serde that writes the values (``Produced.valueSerde``), as ``Avro("order.avsc")``. It has the
-                fields of the stream. Without it a value that no operation has changed keeps its bytes, the updates of
-                a count are written as 8 bytes, and everything else as JSON.
+                fields of the stream. A serde of one text or number, as ``Long()``, writes a stream with one field, of
+                any name. Without it a value that no operation has changed keeps its bytes, the updates of a count are
+                written as 8 bytes, and everything else as JSON.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         if isinstance(topic, Expression) and topics is None:
@@ -1298,8 +1299,8 @@ class KStream(_Declared[K, V]):
         except ValueError as error:
             self._graph.fault(f"to {topic!r}: {error}", "For example Avro('order.avsc')")
             return
-        if self._fields is None:
-            return
+        if self._fields is None or (isinstance(value, Primitive) and len(self._fields) == 1):
+            return  # one text or number needs no name
         if missing := [name for name in fields if name not in self._fields]:
             self._graph.fault(
                 f"to {topic!r}: the serde writes {', '.join(missing)}, and the stream has {', '.join(self._fields)}",

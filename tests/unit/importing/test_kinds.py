@@ -115,12 +115,13 @@ def test_a_stream_that_the_application_made_a_table_by_name_is_a_table() -> None
     assert '.to_table(name="latest")' in application.text
 
 
+@pytest.mark.parametrize("rekeyed", ["KSTREAM-KEY-SELECT-1", "KSTREAM-TRANSFORM-1", "by-city"])
 @pytest.mark.parametrize("store", ["", "[latest]"])
-def test_a_stream_with_a_new_key_is_made_a_table(store: str) -> None:
+def test_a_stream_with_a_new_key_is_made_a_table(store: str, rekeyed: str) -> None:
     number = 3 if store else 4
     sink, key_filter, source = (f"{kind}-{number + place}" for place, kind in enumerate(("SINK", "FILTER", "SOURCE")))
     application = imported(
-        f"KSTREAM-SOURCE-0<orders> > KSTREAM-KEY-SELECT-1 > KSTREAM-{key_filter} >"
+        f"KSTREAM-SOURCE-0<orders> > {rekeyed} > KSTREAM-{key_filter} >"
         f" KSTREAM-{sink}<KSTREAM-TOTABLE-2-repartition>"
         f"| KSTREAM-{source}<KSTREAM-TOTABLE-2-repartition> > KSTREAM-TOTABLE-2{store} > KTABLE-TOSTREAM-{number + 3}"
         f" > KSTREAM-SINK-{number + 4}<out>"
