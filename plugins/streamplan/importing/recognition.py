@@ -47,10 +47,11 @@ _TABLES = (
     *(*_OF_TABLES, *AGGREGATES, *TABLE_AGGREGATES),
 )
 _NUMBERED = re.compile(r"-\d+$")
+_PROCESSORS = ("KSTREAM-PROCESSOR-", "KSTREAM-PROCESSVALUES-")
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = (
     *("filter", "map_values", "flat_map_values", "peek", "merge", "unknown", "stand_in", "split", "branch"),
-    "global_join",
+    *("global_join", "process_values"),
 )
 
 
@@ -182,7 +183,7 @@ class Recognition:
                 return "stand_in"
             return "table_reduce" if prefix_of(node.name) == "KTABLE-REDUCE-" else "table_aggregate"
         if self._is_process(node):
-            return "process"
+            return "process_values" if prefix_of(node.name) == "KSTREAM-PROCESSVALUES-" else "process"
         if self._is_suppress(node):
             return "suppress"
         word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
@@ -249,14 +250,14 @@ class Recognition:
     def _is_process(self, node: Node) -> bool:
         """Whether it is a processor of the Processor API with stores of its own, or that other such processors have.
 
-        Behind one that the application named comes an operation of a stream, or a sink. Behind an aggregate comes
-        neither.
+        One without a store has a name that the library gave. Behind one with a store that the application named comes
+        an operation of a stream, or a sink. Behind an aggregate comes neither.
         """
-        if not node.stores or len(node.before) != 1:
+        if len(node.before) != 1 or not (node.stores or prefix_of(node.name) in _PROCESSORS):
             return False
         sharing = [other for other in self.nodes.values() if other is not node and {*other.stores} & {*node.stores}]
-        if prefix_of(node.name) == "KSTREAM-PROCESSOR-":
-            return all(prefix_of(other.name) == "KSTREAM-PROCESSOR-" for other in sharing)
+        if prefix_of(node.name) in _PROCESSORS:
+            return all(prefix_of(other.name) in _PROCESSORS for other in sharing)
         if len(node.stores) != 1 or sharing:
             return False
         if not prefix_of(node.name):

@@ -27,8 +27,8 @@ FILLED = (
         '.flat_map_values("array(count)", {"count": "element"}',
     ),
     (
-        r"\.process\(Processor,",
-        '.process(type("Mine", (Processor,), {"__module__": "mine", "process": lambda self, record, store: None}),',
+        r"\.(process|process_values)\(Processor\b",
+        r'.\1(type("Mine", (Processor,), {"__module__": "mine", "process": lambda *given: None})',
     ),
     (r'\.aggregate\(dict, "TODO:[^"]*", "TODO:[^"]*"', ".aggregate(dict, max, max"),
     (r'\.reduce\("TODO:[^"]*", "TODO:[^"]*"', ".reduce(max, max"),
