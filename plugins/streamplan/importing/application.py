@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,9 @@ _EXTRACTOR = re.compile(r"\(extractor class: .*\)$")
 """What chooses the topic of each record. The library prints whatever the application's object says of itself."""
 
 _NAME = re.compile(r"(?<![^\s])K(?:STREAM|TABLE)-[A-Z-]+-\d{10}(?=[\s,]|$)")
+
+_MOST_TRIED = 20
+"""Of the operations that the application named, so many are tried as processors, each alone."""
 
 _READ = ("stream", "table", "global_table")
 """The words that read a topic."""
@@ -97,8 +100,16 @@ def import_application(
         for source in part.sources
         if source.name not in of_tables
     ]
-    operations = in_order_of_declaration(operations_of(nodes_of(subtopologies), global_tables))
+    found = operations_of(nodes_of(subtopologies), global_tables)
+    operations = in_order_of_declaration(found)
     best = _try(application_id, description, operations, facts, file)
+    for others in _with_processors(found) if best.differences and not best.has_same_nodes else ():
+        ordered = in_order_of_declaration(others)
+        tried = _try(application_id, description, ordered, facts, file)
+        if tried.has_same_nodes or (tried.differences and len(tried.differences) < len(best.differences)):
+            operations, best = ordered, tried
+        if best.has_same_nodes:
+            break
     for number, operation in enumerate(operations):
         if operation.word == "merge" and best.differences and best.has_same_nodes:
             # The order of two streams that are merged can be seen only in the order of their names.
@@ -108,6 +119,20 @@ def import_application(
             if len(tried.differences) < len(best.differences):
                 operations, best = other, tried
     return replace(best, missing=(*global_stores, *best.missing), renumbered=renumbered)
+
+
+def _with_processors(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
+    """Yield the same operations with processors of the Processor API in the place of some that the application named.
+
+    The library draws no number for a processor with a name, and one for any other operation with a name.
+    """
+    words = {"unknown": "process_values", "select_key": "process"}
+    named = [place for place, each in enumerate(operations) if each.word in words and number_of(each.node.name) is None]
+    for chosen in (named, *([each] for each in named[:_MOST_TRIED])) if named else ():
+        yield [
+            replace(each, word=words[each.word], numbers=()) if place in chosen else each
+            for place, each in enumerate(operations)
+        ]
 
 
 def _with_names_of_newer_versions(description: str) -> tuple[str, list[str]]:

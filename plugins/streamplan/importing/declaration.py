@@ -39,6 +39,7 @@ _PREFIXES = {
     "print": "KSTREAM-PRINTER-",
     "split": "KSTREAM-BRANCH-",
     "process": "KSTREAM-PROCESSOR-",
+    "process_values": "KSTREAM-PROCESSVALUES-",
     "merge": "KSTREAM-MERGE-",
     "aggregate": "KSTREAM-AGGREGATE-",
     "count": "KSTREAM-AGGREGATE-",
@@ -163,7 +164,7 @@ class _Writer:
                 self._join(operation)
             case "stream_join":
                 self._stream_join(operation)
-            case "process":
+            case "process" | "process_values":
                 self._process(operation)
             case "table_join":
                 self._table_join(operation)
@@ -196,7 +197,7 @@ class _Writer:
         undrawn = [self.undrawn[number] for number in numbers if number in self.undrawn]
         if len(undrawn) == len(numbers):
             skipped = ", ".join(undrawn)
-            reason = "process() draws no number for it"
+            reason = "a processor of older versions, for which process() draws no number"
         elif of_stores := [f"{number} is that of {self.stores[number]}" for number in numbers if number in self.stores]:
             reason = f"{', '.join(of_stores)}, a store of an operation that the language does not have"
         comment = f"{skipped}: {reason}." if undrawn else f"No node has {skipped}: {reason}."
@@ -419,24 +420,25 @@ class _Writer:
         ask.note(node.name, "what it does with each record: write a class of your own, with a method process()")
         tried = 'type("Tried", (Processor,), {"__module__": "tried", "process": lambda *given: None})'
         processor = Code("Processor", tried)
-        options: Options = {
-            **self._stores_of_process(node),
-            "schema": _fields(ask.text(node.name, "the fields of the records that {} gives", "")),
-        }
+        options = self._stores_of_process(node, operation.word)
+        if node.stores or node.after:
+            options["schema"] = _fields(ask.text(node.name, "the fields of the records that {} gives", ""))
         if number_of(node.name) is None:
             options["name"] = literal(node.name)
-        elif (number := number_of(node.name)) is not None and not node.name.startswith(_PREFIXES["process"]):
+        elif (number := number_of(node.name)) is not None and not node.name.startswith(_PREFIXES[operation.word]):
             options["name"] = literal(node.name)
             self.undrawn[number] = node.name
         else:
-            options |= self._named(node, "process")
+            options |= self._named(node, operation.word)
         variable = _variable(node.name, "process")
-        self._call(Call(node.name, operation.on[0], "process", (processor,), options, variable))
+        self._call(Call(node.name, operation.on[0], operation.word, (processor,), options, variable))
 
-    def _stores_of_process(self, node: Node) -> Options:
+    def _stores_of_process(self, node: Node, word: str) -> Options:
         """The store of a processor, or its stores: where there are several, and where another processor has it, too."""
         ask = self.ask
-        if len(node.stores) == 1 and node.stores[0] not in self.shared:
+        if not node.stores:
+            return {}
+        if word == "process" and len(node.stores) == 1 and node.stores[0] not in self.shared:
             state = ask.text(node.name, "the fields of the values in the store of {}", "")
             return {"store": literal(node.stores[0]), "state": _fields(state)}
         ask.note(node.name, "the serdes of its stores, and which of them are a WindowStore: here each has keys of text")

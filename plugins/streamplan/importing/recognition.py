@@ -22,10 +22,6 @@ _WORDS = {
     "KSTREAM-MAP-": "map",
     "KSTREAM-FLATMAP-": "flat_map",
     "KSTREAM-FLATMAPVALUES-": "flat_map_values",
-    "KSTREAM-TRANSFORM-": "flat_map",
-    "KSTREAM-TRANSFORMVALUES-": "map_values",
-    "KSTREAM-PROCESSVALUES-": "map_values",
-    "KSTREAM-PROCESSOR-": "flat_map",
     "KSTREAM-BRANCHCHILD-": "old_branch",
     "KSTREAM-PEEK-": "peek",
     "KSTREAM-FOREACH-": "foreach",
@@ -54,12 +50,13 @@ _TABLES = (
 )
 _PROCESSORS = ("KSTREAM-PROCESSOR-", "KSTREAM-PROCESSVALUES-", "KSTREAM-TRANSFORM-", "KSTREAM-TRANSFORMVALUES-")
 """Processors of the application's own. Each may have stores, and share them."""
+_KEEPING_PROCESSORS = ("KSTREAM-PROCESSVALUES-", "KSTREAM-TRANSFORMVALUES-")
 
 _NUMBERED = re.compile(r"-\d+$")
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = (
     *("filter", "map_values", "flat_map_values", "peek", "merge", "unknown", "stand_in", "split", "branch"),
-    *("old_split", "old_branch", "global_join"),
+    *("old_split", "old_branch", "global_join", "process_values"),
 )
 
 
@@ -191,7 +188,7 @@ class Recognition:
                 return "stand_in"
             return "table_reduce" if prefix_of(node.name) == "KTABLE-REDUCE-" else "table_aggregate"
         if self._is_process(node):
-            return "process"
+            return "process_values" if prefix_of(node.name) in _KEEPING_PROCESSORS else "process"
         if self._is_suppress(node):
             return "suppress"
         word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
@@ -206,8 +203,6 @@ class Recognition:
             return "split"
         if prefix_of(node.name) and not word:
             return "stand_in"
-        if word == "flat_map" and prefix_of(node.name) == "KSTREAM-PROCESSOR-" and not node.stores and not node.after:
-            return "stand_in" if others or self.words[before] in _TABLES else "foreach"
         if not word and not others and len(node.stores) <= 1:
             if self.words[before] in _TABLES and self._makes_table(node):
                 return "table_map_values"
@@ -286,10 +281,11 @@ class Recognition:
     def _is_process(self, node: Node) -> bool:
         """Whether it is a processor of the Processor API with stores of its own, or that other such processors have.
 
-        Behind one that the application named comes an operation of a stream, or a sink. Behind an aggregate comes
-        neither. An operation with several stores is none of the DSL.
+        One without a store has a name that the library gave. Behind one with a store that the application named comes
+        an operation of a stream, or a sink. Behind an aggregate comes neither. An operation with several stores is none
+        of the DSL.
         """
-        if not node.stores or len(node.before) != 1:
+        if len(node.before) != 1 or not (node.stores or prefix_of(node.name) in _PROCESSORS):
             return False
         sharing = [other for other in self.nodes.values() if other is not node and {*other.stores} & {*node.stores}]
         are_processors = all(prefix_of(other.name) in _PROCESSORS or self._may_be_process(other) for other in sharing)

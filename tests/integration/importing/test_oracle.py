@@ -27,8 +27,8 @@ FILLED = (
         '.flat_map_values("array(count)", {"count": "element"}',
     ),
     (
-        r"\.process\(Processor,",
-        '.process(type("Mine", (Processor,), {"__module__": "mine", "process": lambda self, record, store: None}),',
+        r"\.(process|process_values)\(Processor\b",
+        r'.\1(type("Mine", (Processor,), {"__module__": "mine", "process": lambda *given: None})',
     ),
     (r'\.aggregate\(dict, "TODO:[^"]*", "TODO:[^"]*"', ".aggregate(dict, max, max"),
     (r'\.reduce\("TODO:[^"]*", "TODO:[^"]*"', ".reduce(max, max"),
@@ -221,6 +221,12 @@ def processed(jvm: Any, builder: Any) -> None:
     builder.stream("orders").process(processor, strings(jvm, [])).groupByKey().count().toStream().to("counts")
 
 
+def processed_by_name(jvm: Any, builder: Any) -> None:
+    named = getattr(jvm.org.apache.kafka.streams.kstream.Named, "as")("mine")
+    processed = builder.stream("orders").process(without_state(jvm), named, strings(jvm, []))
+    processed.groupByKey().count().toStream().to("counts")
+
+
 def processed_at_the_end(jvm: Any, builder: Any) -> None:
     builder.stream("orders").process(without_state(jvm), strings(jvm, []))
 
@@ -280,8 +286,9 @@ DECLARED = {
     suppressed_by_name: "closed: whether it is untilWindowCloses()",
     table_mapped_by_name: "mine: whether it is map_values() or filter() of the table: the application named it",
     table_mapped_by_name_with_a_store: "mine: whether it is map_values() or filter() of the table",
-    processed: "KSTREAM-PROCESSOR-0000000001: the array of whose elements it makes records",
-    processed_at_the_end: "KSTREAM-PROCESSOR-0000000001: the function that it calls",
+    processed: "KSTREAM-PROCESSOR-0000000001: what it does with each record",
+    processed_at_the_end: "KSTREAM-PROCESSOR-0000000001: what it does with each record",
+    processed_by_name: "mine: the key that it gives",
 }
 """The file has the operation. A person writes what it does."""
 

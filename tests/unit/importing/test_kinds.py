@@ -37,13 +37,13 @@ def told(application: ImportedApplication) -> str:
 @pytest.mark.parametrize(
     ("text", "written"),
     [
-        ("KSTREAM-TRANSFORM-1", ".flat_map("),
-        ("KSTREAM-PROCESSOR-1", ".flat_map("),
-        ("KSTREAM-TRANSFORMVALUES-1", ".map_values("),
-        ("KSTREAM-PROCESSVALUES-1", ".map_values("),
+        ("KSTREAM-TRANSFORM-1", ".process(Processor, schema="),
+        ("KSTREAM-PROCESSOR-1", ".process(Processor, schema="),
+        ("KSTREAM-TRANSFORMVALUES-1", ".process_values(Processor, schema="),
+        ("KSTREAM-PROCESSVALUES-1", ".process_values(Processor, schema="),
         ("KSTREAM-TRANSFORM-1[seen]", '.process(Processor, store="seen"'),
-        ("KSTREAM-TRANSFORMVALUES-1[seen]", '.process(Processor, store="seen"'),
-        ("KSTREAM-PROCESSVALUES-1[seen, names]", ".process(Processor, stores={"),
+        ("KSTREAM-TRANSFORMVALUES-1[seen]", ".process_values(Processor, stores={"),
+        ("KSTREAM-PROCESSVALUES-1[seen, names]", ".process_values(Processor, stores={"),
         ("mine[seen, names]", ".process(Processor, stores={"),
     ],
 )
@@ -54,10 +54,16 @@ def test_a_processor_of_any_version_is_written_with_its_name(text: str, written:
     assert "does not have" not in told(application)
 
 
-def test_a_processor_at_the_end_is_a_function_for_what_it_does() -> None:
-    application = imported("KSTREAM-SOURCE-0<orders> > KSTREAM-PROCESSOR-1")
-    assert application.is_verified
-    assert ".foreach(" in application.text
+def test_a_processor_that_the_application_named_has_no_number() -> None:
+    """The numbers of the stores leave none for ``first`` and ``second``, as for ``processValues(…, Named.as("first"))``."""
+    application = imported(
+        "KSTREAM-SOURCE-0<a> > first > both-this-windowed[KSTREAM-JOINTHIS-4-store] >"
+        " both-this-join[KSTREAM-JOINOTHER-5-store] > both-merge > out<out>;"
+        "KSTREAM-SOURCE-1<b> > second > both-other-windowed[KSTREAM-JOINOTHER-5-store] >"
+        " both-other-join[KSTREAM-JOINTHIS-4-store] > both-merge"
+    )
+    assert application.is_verified, application.differences
+    assert application.text.count(".process_values(Processor, schema=") == 2
 
 
 def test_a_new_key_of_a_processor_is_grouped_behind_a_repartition_topic() -> None:
@@ -78,7 +84,7 @@ def test_processors_of_different_versions_share_a_store(shared: str) -> None:
         f"KSTREAM-SOURCE-0 > {shared}[seen] > KSTREAM-SINK-4<b>"
     )
     assert {missing.node for missing in application.missing} >= {"KSTREAM-TRANSFORM-0000000001"}
-    assert application.text.count(".process(Processor, stores={") == 2
+    assert application.text.count("(Processor, stores={") == 2
 
 
 def test_values_of_a_table_are_transformed() -> None:
