@@ -55,7 +55,7 @@ def test_a_processor_of_any_version_is_written_with_its_name(text: str, written:
 
 
 def test_a_processor_that_the_application_named_has_no_number() -> None:
-    """The numbers of the stores leave none for ``first`` and ``second``, as for ``processValues(…, Named.as("first"))``."""
+    """``processValues(…, Named.as("first"))``: the numbers of the stores leave none for ``first`` and ``second``."""
     application = imported(
         "KSTREAM-SOURCE-0<a> > first > both-this-windowed[KSTREAM-JOINTHIS-4-store] >"
         " both-this-join[KSTREAM-JOINOTHER-5-store] > both-merge > out<out>;"
