@@ -250,6 +250,9 @@ class _Writer:
             options["name"] = literal(node.name)
         if method == "table":
             self.tables.add(node.name)
+        elif "store" in options:  # which addGlobalStore() always has
+            advice = "addGlobalStore() has the same nodes, and its processor may store something else than the records"
+            self.ask.note(node.name, f"whether it is globalTable(): {advice}")
         self._call(Call(node.name, TOPOLOGY, method, (literal(topic),), options, topic, self._partitions(topic)))
 
     def _value(self, node: Node, topic: str) -> Code:

@@ -173,6 +173,14 @@ def test_a_repartition_topic_that_no_node_reads_is_told() -> None:
     assert "whether the text is complete: no node reads by-country-repartition" in told(application)
 
 
+def test_a_global_table_with_a_name_for_its_store_may_be_a_store_of_a_processor() -> None:
+    text = described("KSTREAM-SOURCE-0<rates> > KTABLE-SOURCE-1[rates-store] | KSTREAM-SOURCE-2<orders> > out<out>")
+    text = text.replace("Sub-topology: 0", "Sub-topology: 0 for global store (will not generate tasks)")
+    application = import_application("my-app", text.replace("\n\n  Sub", "\n  Sub"))
+    assert application.is_verified, application.differences
+    assert "whether it is globalTable(): addGlobalStore() has the same nodes" in told(application)
+
+
 # -- versions and pages
 
 
