@@ -127,8 +127,10 @@ def _with_processors(operations: Sequence[Operation]) -> Iterator[list[Operation
     The library draws no number for a processor with a name, and one for any other operation with a name.
     """
     words = {"unknown": "process_values", "select_key": "process"}
-    named = [place for place, each in enumerate(operations) if each.word in words and number_of(each.node.name) is None]
-    for chosen in (named, *([each] for each in named[:_MOST_TRIED])) if named else ():
+    named = [place for place, each in enumerate(operations) if number_of(each.node.name) is None]
+    unknown, rekeying = ([place for place in named if operations[place].word == word] for word in words)
+    choices = [unknown, unknown + rekeying, *([place] for place in (unknown + rekeying)[:_MOST_TRIED])]
+    for chosen in filter(None, choices):
         yield [
             replace(each, word=words[each.word], numbers=()) if place in chosen else each
             for place, each in enumerate(operations)

@@ -109,7 +109,6 @@ class _Writer:
         branches: By split the number of its branches so far.
         shared: The stores that several processors have.
         suppressed: The aggregates whose results are passed when their windows close.
-        undrawn: By the number in its name a processor for which the language draws none.
     """
 
     def __init__(self, facts: Facts, stores: Mapping[int | None, str]) -> None:
@@ -127,7 +126,6 @@ class _Writer:
         self.branches: dict[str, int] = {}
         self.shared: set[str] = set()
         self.suppressed: set[str] = set()
-        self.undrawn: dict[int, str] = {}
 
     def add(self, operation: Operation) -> None:
         """Add the calls of one operation."""
@@ -194,19 +192,18 @@ class _Writer:
         numbers = range(self.number, start)
         skipped = f"number {self.number}" if len(numbers) == 1 else f"numbers {self.number} to {start - 1}"
         reason = "the application reads a topic again, or has an operation without a node"
-        undrawn = [self.undrawn[number] for number in numbers if number in self.undrawn]
-        if len(undrawn) == len(numbers):
-            skipped = ", ".join(undrawn)
-            reason = "a processor of older versions, for which process() draws no number"
-        elif of_stores := [f"{number} is that of {self.stores[number]}" for number in numbers if number in self.stores]:
+        if of_stores := [f"{number} is that of {self.stores[number]}" for number in numbers if number in self.stores]:
             reason = f"{', '.join(of_stores)}, a store of an operation that the language does not have"
-        comment = f"{skipped}: {reason}." if undrawn else f"No node has {skipped}: {reason}."
-        if len(undrawn) < len(numbers):
-            self.ask.note(skipped, f"no node has {'it' if len(numbers) == 1 else 'them'}: {reason}")
-        for _ in range(start - self.number):
-            self._call(Call("", TOPOLOGY, self.again.method, self.again.arguments, self.again.options, "", comment))
-            comment = ""
-        self.number = start
+        self.ask.note(skipped, f"no node has {'it' if len(numbers) == 1 else 'them'}: {reason}")
+        self._draw(start - self.number, f"No node has {skipped}: {reason}.")
+
+    def _draw(self, count: int, comment: str) -> None:
+        """Draw numbers by reading a topic again."""
+        if self.again is not None:
+            for _ in range(count):
+                self._call(Call("", TOPOLOGY, self.again.method, self.again.arguments, self.again.options, "", comment))
+                comment = ""
+            self.number += count
 
     def _drawn(self, prefix: str) -> str:
         name = f"{prefix}{self.number:010d}"
@@ -424,17 +421,21 @@ class _Writer:
         tried = 'type("Tried", (Processor,), {"__module__": "tried", "process": lambda *given: None})'
         processor = Code("Processor", tried)
         options = self._stores_of_process(node, operation.word)
+        is_of_older_version = False
         if node.stores or node.after:
             options["schema"] = _fields(ask.text(node.name, "the fields of the records that {} gives", ""))
         if number_of(node.name) is None:
             options["name"] = literal(node.name)
-        elif (number := number_of(node.name)) is not None and not node.name.startswith(_PREFIXES[operation.word]):
+            if not node.stores:
+                ask.note(node.name, "whether it is a processor: the numbers leave none for another operation")
+        elif is_of_older_version := not node.name.startswith(_PREFIXES[operation.word]):
             options["name"] = literal(node.name)
-            self.undrawn[number] = node.name
         else:
             options |= self._named(node, operation.word)
         variable = _variable(node.name, "process")
         self._call(Call(node.name, operation.on[0], operation.word, (processor,), options, variable))
+        if is_of_older_version and self.number == number_of(node.name):
+            self._draw(1, f"{operation.word}() draws no number for {node.name}, which older versions have given one.")
 
     def _stores_of_process(self, node: Node, word: str) -> Options:
         """The store of a processor, or its stores: where there are several, and where another processor has it, too."""
