@@ -138,6 +138,7 @@ class _Writer:
                     observed=f"{on}, which is a part of one, before it",
                     remedy="Declare this application by hand: docs/language.md has the operations.",
                 )
+        operation = self._behind_one(operation)
         if not self._fits(operation):
             self._processor(replace(operation, word="behind_stand_in"))
             return
@@ -182,6 +183,20 @@ class _Writer:
                 self._branch(operation)
             case _:
                 self._processor(operation)
+
+    def _behind_one(self, operation: Operation) -> Operation:
+        """Merge the streams before a node that ``Topology.addProcessor`` or ``addSink`` has put behind several."""
+        streams = {"merge": 2, "to": 1, "process": 1, "process_values": 1}.get(operation.word, len(operation.on))
+        first, *others = operation.on or ("",)
+        if (merged := others[: len(operation.on) - streams]) and not {first, *merged} & self.tables:
+            self.ask.note(operation.node.name, "it stands behind several nodes: merge() before it is one more node")
+            for number, other in enumerate(merged):
+                result = f"{operation.node.name}, merged {number}"
+                self._drawn(_PREFIXES["merge"])
+                self._call(Call(result, first, "merge", (Result(other),), variable="merged"))
+                first = result
+            return replace(operation, on=(first, *others[len(merged) :]))
+        return operation
 
     # -- numbers and names
 

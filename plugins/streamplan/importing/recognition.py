@@ -134,6 +134,7 @@ class Recognition:
         self.nodes = nodes
         self._has_global_tables = has_global_tables
         self.repartitions = repartition_topics(nodes)
+        self._has_no_generated_names = not any(map(prefix_of, nodes))
         self._grouped_tables = {topic.upstream for topic in self.repartitions.values() if _is_of_table(nodes, topic)}
         self.around = {name for topic in self.repartitions.values() for name in (topic.null_key_filter, topic.sink)}
         self.table_joins = dict(_table_joins(nodes))
@@ -223,7 +224,8 @@ class Recognition:
         if word in (*JOINS, *_TABLES):
             return "stand_in"
         if others:
-            return "merge" if len(others) == 1 and word in ("", "merge") else "stand_in"
+            are_streams = all(self.words[name] not in _TABLES for name in node.before)
+            return "merge" if word in ("", "merge") and (len(others) == 1 or are_streams) else "stand_in"
         if word == "to_stream":
             return word if self.words[before] in _TABLES else "stand_in"
         if self.words[before] in _TABLES:
@@ -285,12 +287,16 @@ class Recognition:
         an operation of a stream, or a sink. Behind an aggregate comes neither. An operation with several stores is none
         of the DSL.
         """
-        if len(node.before) != 1 or not (node.stores or prefix_of(node.name) in _PROCESSORS):
+        if not (node.stores or prefix_of(node.name) in _PROCESSORS):
+            return False
+        if len(node.before) != 1 and (prefix_of(node.name) or any(self.words[name] in _TABLES for name in node.before)):
             return False
         sharing = [other for other in self.nodes.values() if other is not node and {*other.stores} & {*node.stores}]
         are_processors = all(prefix_of(other.name) in _PROCESSORS or self._may_be_process(other) for other in sharing)
         if prefix_of(node.name) in _PROCESSORS:
             return are_processors
+        if len(node.before) > 1 or (sharing and self._has_no_generated_names):
+            return are_processors and self._may_be_process(node)
         if len(node.stores) > 1 or any(prefix_of(other.name) in _PROCESSORS for other in sharing):
             return are_processors and self._may_be_process(node)
         if not prefix_of(node.name) and not sharing:
@@ -304,9 +310,9 @@ class Recognition:
 
     def _may_be_process(self, node: Node) -> bool:
         """Whether one that the application named can be a processor: nothing about it shows a table or an aggregate."""
-        if prefix_of(node.name) or len(node.before) != 1 or self._is_table(node):
+        if prefix_of(node.name) or not node.before or self._is_table(node):
             return False
-        is_grouped = node.before[0] in self.repartitions
+        is_grouped = any(before in self.repartitions for before in node.before)
         return not is_grouped and not any(prefix_of(name).startswith("KTABLE-") for name in node.after)
 
     def _writer(self, store: str) -> str:

@@ -87,6 +87,22 @@ def test_processors_of_different_versions_share_a_store(shared: str) -> None:
     assert application.text.count("(Processor, stores={") == 2
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A<a> > P[s] > S<out>; B<b> > P",
+        "A<a> > P[s] > S<out>; B<b> > P; C<c> > Q > P",
+        "A<a> > P[s] > S<out>; B<b> > Q[s] > S",
+        "A<a> > P > S<out>; B<b> > P; C<c> > P",
+    ],
+)
+def test_streams_before_a_node_of_the_processor_api_are_merged(text: str) -> None:
+    """``Topology.addProcessor`` and ``addSink`` take several parents."""
+    application = imported(text)
+    assert (application.refusal, application.is_verified, application.is_same_in_kafka) == ("", False, True)
+    assert "it stands behind several nodes: merge() before it is one more node" in told(application)
+
+
 def test_values_of_a_table_are_transformed() -> None:
     application = imported(
         "KSTREAM-SOURCE-1<users> > KTABLE-SOURCE-2 > KTABLE-TRANSFORMVALUES-3[cities] > KTABLE-TRANSFORMVALUES-4 >"
