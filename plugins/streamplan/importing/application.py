@@ -156,12 +156,8 @@ def _with_names_of_newer_versions(description: str) -> tuple[str, list[str]]:
             found.append(topic.topic)
     if not found:
         return description, found
-    lines = dict[int, list[str]]()
-    for number, line in description_lines(description):
-        lines.setdefault(number, []).append(_NAME.sub(lambda name: names.get(name[0], name[0]), line))
-    text = description.splitlines()
-    # The lines keep their numbers, which refusals name.
-    return "\n".join("\n".join(lines.get(number, [line])) for number, line in enumerate(text, 1)), found
+    lines = [_NAME.sub(lambda name: names.get(name[0], name[0]), line) for _, line in description_lines(description)]
+    return "\n".join(lines), found
 
 
 def _try(

@@ -51,6 +51,7 @@ _TABLES = (
 _PROCESSORS = ("KSTREAM-PROCESSOR-", "KSTREAM-PROCESSVALUES-", "KSTREAM-TRANSFORM-", "KSTREAM-TRANSFORMVALUES-")
 """Processors of the application's own. Each may have stores, and share them."""
 _KEEPING_PROCESSORS = ("KSTREAM-PROCESSVALUES-", "KSTREAM-TRANSFORMVALUES-")
+"""Those that keep the key."""
 
 _NUMBERED = re.compile(r"-\d+$")
 _REKEYING = ("select_key", "map", "flat_map", "process")
