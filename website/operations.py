@@ -99,6 +99,12 @@ SETTING: Mapping[str, str] = {
     "        seen = store.get()\n"
     '        store.put({"count": seen.count + 1 if seen else 1})\n'
     '        yield {"alarm": store.get().count > 2}',
+    "Copies": "class Copies(Processor):\n"
+    "    def init(self, context):\n"
+    "        self.context = context\n\n"
+    "    def process(self, record):\n"
+    "        for copy in (1, 2):\n"
+    '            self.context.forward({"id": record.value.id}, key=f"{record.key}-{copy}")',
 }
 """What the names in the examples are. A line may use the names of lines before it."""
 
@@ -153,6 +159,7 @@ READ_ON: Mapping[str, tuple[str, str]] = {
     "emit_strategy": ("Final results", "final-results"),
     "suppress": ("Final results", "final-results"),
     "process": ("Python classes with state", "python-classes-with-state"),
+    "process_values": ("Python classes without a store", "python-classes-without-a-store"),
     "filter": ("Python functions", "python-functions"),
     "filter_not": ("Python functions", "python-functions"),
     "map_values": ("Python functions", "python-functions"),

@@ -109,3 +109,15 @@ def processed(library: Library, stream: Any, store: str, processor: Callable[[],
     library.builder.addStateStore(stores.keyValueStoreBuilder(kept, library.bytes, library.bytes))
     supplier = Callback(f"{api}.ProcessorSupplier", stores=lambda: None, get=made)
     return stream.process(supplier, strings(library.jvm, [store]))
+
+
+def processed_freely(library: Library, processor: Callable[[], Any], kind: str, process: Callable[..., Any]) -> Any:
+    """``stream.process(…)`` or ``stream.processValues(…)`` without a store. ``kind`` is the interface."""
+    api = f"{STREAMS}.processor.api"
+
+    def made() -> Callback:
+        task = processor()
+        return Callback(f"{api}.{kind}", init=task.init, process=task.process, close=lambda: None)
+
+    supplier = Callback(f"{api}.{kind}Supplier", stores=lambda: None, get=made)
+    return process(supplier, strings(library.jvm, []))

@@ -107,6 +107,12 @@ class Idle(Processor):
     def process(self, record: Record, store: KeyValueStore) -> None: ...
 
 
+class Stateless(Processor):
+    """The same without a store."""
+
+    def process(self, record: Record) -> None: ...
+
+
 def ours(steps: Steps) -> Topology:
     topology = Topology("app")
     same = {"count": "count"}
@@ -155,6 +161,8 @@ def ours(steps: Steps) -> Topology:
                 return on.merge(other, name=name)
             case "peek":
                 return on.peek({"seen": "count(*)"}, name=name)
+            case ("process" | "process_values") as word if store is None:
+                return getattr(on, word)(Stateless, schema="count bigint", name=name)
             case "process":
                 return on.process(Idle, store=store or "", state="count bigint", schema="count bigint", name=name)
             case "repartition":
@@ -287,6 +295,12 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return on.merge(other, *plain)
             case "peek":
                 return on.peek(_function("ForeachAction"), *plain)
+            case "process_values":
+                supplier = kstream.internals.KStreamPeek(_function("ForeachAction"))
+                return on.processValues(supplier, *plain, strings(jvm, []))
+            case "process" if step.store is None:
+                supplier = kstream.internals.KStreamPrint(_function("ForeachAction"))
+                return on.process(supplier, *plain, strings(jvm, []))
             case "process":
                 stores, serdes = (
                     jvm.org.apache.kafka.streams.state.Stores,
@@ -580,6 +594,14 @@ CASES = {
     "processed behind a new key": "stream orders; select_key; repartition name=r; process store=s; to out; "
     "orders.to copy",
     "processed twice": "stream orders; process store=s; repartition; process store=t; to out",
+    "processed without a store": "stream orders; process; to out",
+    "processed without a store, named": "stream orders; map_values; process name=p; filter; to out",
+    "processed without a store and counted": "stream orders; process; group_by_key; count; orders.process name=p; "
+    "group_by_key name=x; count store=s",
+    "values processed": "stream orders; process_values; to out",
+    "values processed, named": "stream orders; process_values name=p; map_values; to out",
+    "values processed and counted": "stream orders; process_values; group_by_key; count; orders.select_key; "
+    "process_values; group_by_key; count",
     # joins of tables
     "two tables joined": "table users; table items; users.join items; to_stream; to out",
     "two tables joined, named": "table users; table items; users.join items name=j; to_stream; to out",

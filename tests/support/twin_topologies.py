@@ -15,7 +15,7 @@ from typing import Any
 
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.processor import KeyValueStore, Processor, Record
+from streamplan.model.processor import OF_RECORD, KeyValueStore, Processor, ProcessorContext, Record
 from streamplan.model.topology import Topology
 from streamplan.model.windows import (
     CalendarWindows,
@@ -31,7 +31,7 @@ from streamplan.serdes.primitive import String
 from streamplan.serdes.windowed import TimeWindowed
 
 from tests.support.kafka_streams import STREAMS, collection
-from tests.support.library_processor import TaskProcessor, moment_of, processed
+from tests.support.library_processor import TaskProcessor, moment_of, processed, processed_freely
 from tests.support.library_windows import own_windows
 from tests.support.streams_library import Callback, Library, raw
 
@@ -207,6 +207,34 @@ class Gaps(Processor):
         return [{"n": seen.n, "s": f"{seen.s} {store.key}"}]
 
 
+class Copies(Processor):
+    """Forwards up to three copies of a record, with other keys and times. Of a null value one under another key."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, record: Record) -> None:
+        if record.value is None:
+            self.context.forward(None, key="none")
+            return
+        for copy in range((record.value.n or 0) % 4):
+            key = f"{record.value.s}-{copy}" if copy else None if record.value.s == "z" else OF_RECORD
+            value = {"n": record.value.n + copy, "s": record.value.s}
+            self.context.forward(value, key=key, timestamp=record.timestamp + timedelta(seconds=copy))
+
+
+class CopiesOfKey(Copies):
+    """The same with the key of the record."""
+
+    def process(self, record: Record) -> None:
+        if record.value is None:
+            self.context.forward(None)
+            return
+        for copy in range((record.value.n or 0) % 4):
+            value = {"n": record.value.n + copy, "s": record.value.s}
+            self.context.forward(value, timestamp=record.timestamp + timedelta(seconds=copy))
+
+
 def ours(steps: Program, application_id: str, partitions: int) -> Pipeline:
     """Raises Refused for a program that our language refuses."""
     topology = Topology(application_id)
@@ -289,6 +317,10 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.flat_map(odd_ones, schema=VALUE.schema, key="s")
         case "process", [stream]:
             return stream.process(Gaps, store=name, state=GAPS_STATE, schema=VALUE.schema, timer="due")
+        case "process_freely", [stream]:
+            return stream.process(Copies, schema=VALUE.schema)
+        case "process_values", [stream]:
+            return stream.process_values(CopiesOfKey, schema=VALUE.schema)
         case "merge", [stream, other]:
             return stream.merge(other)
         case "peek", [stream]:
@@ -629,6 +661,34 @@ def _met_or_not(one: Any, other: Any) -> bytes | None:
     return written({"n": 10 * (left.get("n") or 0) + (right.get("n") or 0), "s": s})
 
 
+class _Copies:
+    """The same with the Processor API."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+
+    def init(self, context: Any) -> None:
+        self._context = context
+
+    def process(self, record: Any) -> None:
+        value, at = read(record.value()), record.timestamp()
+        if value is None:
+            self.forward(record, b"none", None, at)
+            return
+        for copy in range(value.get("n", 0) % 4):
+            text = value.get("s")
+            key = f"{text}-{copy}".encode() if copy else None if text == "z" else record.key()
+            self.forward(record, key, written({**value, "n": value["n"] + copy}), at + 1000 * copy)
+
+    def forward(self, record: Any, key: Any, value: bytes | None, at: int) -> None:
+        self._context.forward(record.withKey(key).withValue(value).withTimestamp(at))
+
+
+class _CopiesOfKey(_Copies):
+    def forward(self, record: Any, key: Any, value: bytes | None, at: int) -> None:
+        self._context.forward(record.withValue(value).withTimestamp(at))
+
+
 class _Gaps(TaskProcessor):
     """The same with the Processor API."""
 
@@ -761,6 +821,11 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.flatMap(_flat_mapper(library, _odd_ones))
         case "process", [stream]:
             return processed(library, stream, name, lambda: _Gaps(library.jvm, name, 1))
+        case "process_freely", [stream]:
+            return processed_freely(library, lambda: _Copies(library.jvm), "Processor", stream.process)
+        case "process_values", [stream]:
+            freely = (lambda: _CopiesOfKey(library.jvm)), "FixedKeyProcessor", stream.processValues
+            return processed_freely(library, *freely)
         case "merge", [stream, other]:
             return stream.merge(other)
         case "peek", [stream]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,7 +75,9 @@ def _run(options: argparse.Namespace) -> int:
             remedy="Nothing was written. Name another file: --output FILE.",
         )
     try:
-        description = options.topology.read_text(encoding="utf-8")
+        content = options.topology.read_bytes()
+        is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # what PowerShell's > writes
+        description = content.decode("utf-16" if is_utf_16 else "utf-8")
     except (OSError, ValueError) as error:
         raise WrongUsage(f"--topology {options.topology}", expected="a text file", observed=str(error)) from error
     facts = _facts(options, description)
@@ -118,6 +121,8 @@ def _verdict(imported: ImportedApplication, given: Path) -> Iterator[str]:
         yield f"Not verified: the declaration is refused, also when each TODO is replaced.\n{imported.refusal}"
     if imported.has_same_nodes:
         order = ", but for the order of names in a line" if imported.differences else ", byte for byte"
+        if imported.renumbered:
+            order = f", but for the numbers that an older version gave to nodes around {', '.join(imported.renumbered)}"
         yield f"{'But its' if imported.refusal else 'Verified: its'} description is that in {given}{order}."
     elif imported.differences:
         yield f"Not verified: its description differs from {given} (-: given, +: declared)."

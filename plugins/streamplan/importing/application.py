@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from streamplan.errors import Refused
 from streamplan.importing.calls import Missing
 from streamplan.importing.declaration import declare
 from streamplan.importing.facts import Facts
-from streamplan.importing.nodes import global_tables_of, nodes_of
+from streamplan.importing.nodes import global_tables_of, nodes_of, number_of, prefix_of, repartition_topics
 from streamplan.importing.operations import Operation, operations_of
 from streamplan.importing.order import in_order_of_declaration
 from streamplan.importing.python_text import python_text
@@ -26,6 +26,11 @@ _UNEXPECTED = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '
 
 _EXTRACTOR = re.compile(r"\(extractor class: .*\)$")
 """What chooses the topic of each record. The library prints whatever the application's object says of itself."""
+
+_NAME = re.compile(r"(?<![^\s])K(?:STREAM|TABLE)-[A-Z-]+-\d{10}(?=[\s,]|$)")
+
+_MOST_TRIED = 20
+"""Of the operations that the application named, so many are tried as processors, each alone."""
 
 _READ = ("stream", "table", "global_table")
 """The words that read a topic."""
@@ -46,6 +51,8 @@ class ImportedApplication:
         has_same_nodes: Whether the nodes are the same nevertheless: the order in which a line lists names may differ.
             It depends on the order in which operations were declared, which names do not always tell.
         is_same_in_kafka: Whether the sub-topologies, their topics and their state stores are the same.
+        renumbered: The repartition topics around which an older version has numbered the nodes. In everything above,
+            these nodes have the names that newer versions give them.
     """
 
     text: str
@@ -54,6 +61,7 @@ class ImportedApplication:
     differences: Sequence[str]
     has_same_nodes: bool
     is_same_in_kafka: bool
+    renumbered: Sequence[str] = ()
 
     @property
     def is_verified(self) -> bool:
@@ -77,6 +85,7 @@ def import_application(
     facts = facts or Facts()
     if fault := name_fault(application_id):
         raise Refused(f"application id: {fault}")
+    description, renumbered = _with_names_of_newer_versions(description)
     subtopologies = parse_subtopologies(description)
     global_tables = global_tables_of(subtopologies)
     of_tables = [source.name for source, _ in global_tables.values()]
@@ -91,8 +100,16 @@ def import_application(
         for source in part.sources
         if source.name not in of_tables
     ]
-    operations = in_order_of_declaration(operations_of(nodes_of(subtopologies), global_tables))
+    found = operations_of(nodes_of(subtopologies), global_tables)
+    operations = in_order_of_declaration(found)
     best = _try(application_id, description, operations, facts, file)
+    for others in _with_processors(found) if best.differences and not best.has_same_nodes else ():
+        ordered = in_order_of_declaration(others)
+        tried = _try(application_id, description, ordered, facts, file)
+        if tried.has_same_nodes or (tried.differences and len(tried.differences) < len(best.differences)):
+            operations, best = ordered, tried
+        if best.has_same_nodes:
+            break
     for number, operation in enumerate(operations):
         if operation.word == "merge" and best.differences and best.has_same_nodes:
             # The order of two streams that are merged can be seen only in the order of their names.
@@ -101,7 +118,46 @@ def import_application(
             tried = _try(application_id, description, other, facts, file)
             if len(tried.differences) < len(best.differences):
                 operations, best = other, tried
-    return replace(best, missing=(*global_stores, *best.missing))
+    return replace(best, missing=(*global_stores, *best.missing), renumbered=renumbered)
+
+
+def _with_processors(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
+    """Yield the same operations with processors of the Processor API in the place of some that the application named.
+
+    The library draws no number for a processor with a name, and one for any other operation with a name.
+    """
+    words = {"unknown": "process_values", "select_key": "process"}
+    named = [place for place, each in enumerate(operations) if number_of(each.node.name) is None]
+    unknown, rekeying = ([place for place in named if operations[place].word == word] for word in words)
+    choices = [unknown, unknown + rekeying, *([place] for place in (unknown + rekeying)[:_MOST_TRIED])]
+    for chosen in filter(None, choices):
+        yield [
+            replace(each, word=words[each.word], numbers=()) if place in chosen else each
+            for place, each in enumerate(operations)
+        ]
+
+
+def _with_names_of_newer_versions(description: str) -> tuple[str, list[str]]:
+    """Call the nodes around repartition topics after the topics, where an older version has given them numbers.
+
+    Newer versions give numbers only where the topic has a number, too. The numbers are drawn in either case.
+
+    Returns:
+        The description, and the topics.
+    """
+    topics = repartition_topics(nodes_of(parse_subtopologies(description)))
+    names: dict[str, str] = {}
+    found = []
+    for topic in topics.values():
+        # Those of a grouped table, before which no filter stands, have numbers in each version.
+        if not prefix_of(topic.prefix) and topic.null_key_filter and number_of(topic.sink) is not None:
+            names |= {topic.null_key_filter: f"{topic.topic}-filter"}
+            names |= {topic.sink: f"{topic.topic}-sink", topic.source: f"{topic.topic}-source"}
+            found.append(topic.topic)
+    if not found:
+        return description, found
+    lines = [_NAME.sub(lambda name: names.get(name[0], name[0]), line) for _, line in description_lines(description)]
+    return "\n".join(lines), found
 
 
 def _try(
@@ -179,7 +235,7 @@ def _differences(given: str, declared: str) -> list[str]:
 
 def _lines(description: str) -> list[str]:
     """The lines of the sub-topologies, without what stands before them and without indentation."""
-    lines = [_EXTRACTOR.sub("(extractor class)", line.strip()) for _, line in description_lines(description)]
+    lines = [_EXTRACTOR.sub("(extractor class)", " ".join(line.split())) for _, line in description_lines(description)]
     first = next(number for number, line in enumerate(lines) if line.startswith("Sub-topology: "))
     return [line for line in lines[first:] if line and not line.startswith("Topolog")]
 

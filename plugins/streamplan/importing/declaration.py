@@ -23,6 +23,7 @@ from streamplan.importing.facts import COUNT, SESSIONS, WINDOWS, Facts
 from streamplan.importing.nodes import Node, number_of
 from streamplan.importing.operations import Operation
 from streamplan.importing.processors import processor_of
+from streamplan.importing.recognition import DescribedStreamJoin
 
 _PREFIXES = {
     "stream": "KSTREAM-SOURCE-",
@@ -38,6 +39,7 @@ _PREFIXES = {
     "print": "KSTREAM-PRINTER-",
     "split": "KSTREAM-BRANCH-",
     "process": "KSTREAM-PROCESSOR-",
+    "process_values": "KSTREAM-PROCESSVALUES-",
     "merge": "KSTREAM-MERGE-",
     "aggregate": "KSTREAM-AGGREGATE-",
     "count": "KSTREAM-AGGREGATE-",
@@ -136,6 +138,7 @@ class _Writer:
                     observed=f"{on}, which is a part of one, before it",
                     remedy="Declare this application by hand: docs/language.md has the operations.",
                 )
+        operation = self._behind_one(operation)
         if not self._fits(operation):
             self._processor(replace(operation, word="behind_stand_in"))
             return
@@ -160,7 +163,7 @@ class _Writer:
                 self._join(operation)
             case "stream_join":
                 self._stream_join(operation)
-            case "process":
+            case "process" | "process_values":
                 self._process(operation)
             case "table_join":
                 self._table_join(operation)
@@ -181,6 +184,20 @@ class _Writer:
             case _:
                 self._processor(operation)
 
+    def _behind_one(self, operation: Operation) -> Operation:
+        """Merge the streams before a node that ``Topology.addProcessor`` or ``addSink`` has put behind several."""
+        streams = {"merge": 2, "to": 1, "process": 1, "process_values": 1}.get(operation.word, len(operation.on))
+        first, *others = operation.on or ("",)
+        if (merged := others[: len(operation.on) - streams]) and not {first, *merged} & self.tables:
+            self.ask.note(operation.node.name, "it stands behind several nodes: merge() before it is one more node")
+            for number, other in enumerate(merged):
+                result = f"{operation.node.name}, merged {number}"
+                self._drawn(_PREFIXES["merge"])
+                self._call(Call(result, first, "merge", (Result(other),), variable="merged"))
+                first = result
+            return replace(operation, on=(first, *others[len(merged) :]))
+        return operation
+
     # -- numbers and names
 
     def _skip_to(self, start: int | None) -> None:
@@ -192,12 +209,16 @@ class _Writer:
         reason = "the application reads a topic again, or has an operation without a node"
         if of_stores := [f"{number} is that of {self.stores[number]}" for number in numbers if number in self.stores]:
             reason = f"{', '.join(of_stores)}, a store of an operation that the language does not have"
-        comment = f"No node has {skipped}: {reason}."
         self.ask.note(skipped, f"no node has {'it' if len(numbers) == 1 else 'them'}: {reason}")
-        for _ in range(start - self.number):
-            self._call(Call("", TOPOLOGY, self.again.method, self.again.arguments, self.again.options, "", comment))
-            comment = ""
-        self.number = start
+        self._draw(start - self.number, f"No node has {skipped}: {reason}.")
+
+    def _draw(self, count: int, comment: str) -> None:
+        """Draw numbers by reading a topic again."""
+        if self.again is not None:
+            for _ in range(count):
+                self._call(Call("", TOPOLOGY, self.again.method, self.again.arguments, self.again.options, "", comment))
+                comment = ""
+            self.number += count
 
     def _drawn(self, prefix: str) -> str:
         name = f"{prefix}{self.number:010d}"
@@ -241,6 +262,9 @@ class _Writer:
             options["name"] = literal(node.name)
         if method == "table":
             self.tables.add(node.name)
+        elif "store" in options:  # which addGlobalStore() always has
+            advice = "addGlobalStore() has the same nodes, and its processor may store something else than the records"
+            self.ask.note(node.name, f"whether it is globalTable(): {advice}")
         self._call(Call(node.name, TOPOLOGY, method, (literal(topic),), options, topic, self._partitions(topic)))
 
     def _value(self, node: Node, topic: str) -> Code:
@@ -263,6 +287,8 @@ class _Writer:
         node = operation.node
         named = self._named(node, "to")
         if node.topics:
+            if node.topics[0].endswith("-repartition"):
+                self.ask.note(node.name, f"whether the text is complete: no node reads {node.topics[0]}")
             self._call(Call("", operation.on[0], "to", (literal(node.topics[0]),), named))
             return
         topic = self.ask.text(node.name, "the topic of each record that {} writes", f"'{node.name}'")
@@ -322,12 +348,17 @@ class _Writer:
             arguments = (self.ask.text(node.name, "which values {} keeps", "true"),)
         elif method == "map_values":
             arguments = (self.ask.fields(node.name, "the value that {} gives"),)
+            if number_of(node.name) is None:
+                self.ask.note(
+                    node.name, "whether it is map_values() or filter() of the table: the application named it"
+                )
         options = self._named(node, operation.word)
         drawn = f"KSTREAM-TOTABLE-STATE-STORE-{self.number:010d}" if method == "to_table" else ""
         if node.stores and node.stores[0] != drawn:
             options["store"] = literal(node.stores[0])
         else:
             self.number += method == "to_table"  # the number of its store, which need not be shown
+        self.number += 3 * (operation.repartition is not None)
         self.tables.add(node.name)
         self._call(Call(node.name, operation.on[0], method, arguments, options, _variable(node.name, method)))
 
@@ -404,21 +435,29 @@ class _Writer:
         ask.note(node.name, "what it does with each record: write a class of your own, with a method process()")
         tried = 'type("Tried", (Processor,), {"__module__": "tried", "process": lambda *given: None})'
         processor = Code("Processor", tried)
-        options: Options = {
-            **self._stores_of_process(node),
-            "schema": _fields(ask.text(node.name, "the fields of the records that {} gives", "")),
-        }
+        options = self._stores_of_process(node, operation.word)
+        is_of_older_version = False
+        if node.stores or node.after:
+            options["schema"] = _fields(ask.text(node.name, "the fields of the records that {} gives", ""))
         if number_of(node.name) is None:
             options["name"] = literal(node.name)
+            if not node.stores:
+                ask.note(node.name, "whether it is a processor: the numbers leave none for another operation")
+        elif is_of_older_version := not node.name.startswith(_PREFIXES[operation.word]):
+            options["name"] = literal(node.name)
         else:
-            options |= self._named(node, "process")
+            options |= self._named(node, operation.word)
         variable = _variable(node.name, "process")
-        self._call(Call(node.name, operation.on[0], "process", (processor,), options, variable))
+        self._call(Call(node.name, operation.on[0], operation.word, (processor,), options, variable))
+        if is_of_older_version and self.number == number_of(node.name):
+            self._draw(1, f"{operation.word}() draws no number for {node.name}, which older versions have given one.")
 
-    def _stores_of_process(self, node: Node) -> Options:
+    def _stores_of_process(self, node: Node, word: str) -> Options:
         """The store of a processor, or its stores: where there are several, and where another processor has it, too."""
         ask = self.ask
-        if len(node.stores) == 1 and node.stores[0] not in self.shared:
+        if not node.stores:
+            return {}
+        if word == "process" and len(node.stores) == 1 and node.stores[0] not in self.shared:
             state = ask.text(node.name, "the fields of the values in the store of {}", "")
             return {"store": literal(node.stores[0]), "state": _fields(state)}
         ask.note(node.name, "the serdes of its stores, and which of them are a WindowStore: here each has keys of text")
@@ -570,13 +609,26 @@ class _Writer:
         both = join.method == "outer_join"
         store = self._drawn("KSTREAM-OUTERTHIS-" if both else "KSTREAM-JOINTHIS-")
         self.number += 1
-        if join.windowed[0].stores[0] != f"{store}-store":
+        self._judge_stores_of(join, node)
+        if (given := join.windowed[0].stores[0]) != f"{store}-store":
             suffix = "-outer-this-join-store" if both else "-this-join-store"
-            options["store"] = literal(join.windowed[0].stores[0].removesuffix(suffix))
+            options["store"] = literal(given.removesuffix(suffix))
         if self._drawn(_PREFIXES["merge"]) != node.name:
             options["name"] = literal(node.name.removesuffix("-merge"))
         variable = _variable(node.name, join.method)
         self._call(Call(node.name, stream, join.method, (Result(other), fields), options, variable))
+
+    def _judge_stores_of(self, join: DescribedStreamJoin, node: Node) -> None:
+        """Say where a join of two streams has other stores than the language gives it."""
+        if join.method != "join" and len({*join.sides[0].stores, *join.sides[1].stores}) == 2:
+            advice = (
+                "JoinWindows.of() of older versions passes a record without a match at once, and needs no third store"
+            )
+            self.ask.note(node.name, f"it has two stores, and {join.method}() has three: {advice}")
+        this, other = (windowed.stores[0] for windowed in join.windowed)
+        if number_of(this.removesuffix("-store")) is None and not this.endswith("-this-join-store"):
+            advice = "the language ends the name of store= with -this-join-store and -other-join-store"
+            self.ask.note(node.name, f"its stores {this} and {other} have names of their own: {advice}")
 
     def _table_join(self, operation: Operation) -> None:
         node, [this, other] = operation.node, operation.on

@@ -110,7 +110,9 @@ class _Operations:
             elif word == "to_table":
                 store = number_of(node.stores[0]) if node.stores else None
                 has_number = not node.stores or store is not None
-                yield Operation(word, node, node.before, (number, *((store,) if has_number else ())))
+                topic = self._declared(node, "to_table")
+                numbers = (number, *((store,) if has_number else ()), *(() if topic is None else topic.numbers))
+                yield Operation(word, node, node.before if topic is None else (topic.upstream,), numbers, topic)
             elif word in ("in_stream_join", "in_table_join", "in_foreign_key_join", "in_cogroup"):
                 continue
             else:

@@ -39,6 +39,12 @@ def processor_of(operation: Operation, questions: Questions, on_tables: Sequence
     match operation.word:
         case "filter":
             return Processor("filter", (ask.text(name, "which records {} passes", "true"),))
+        case "old_split":
+            comment = "branch() of older versions. The filters behind it are its branches."
+            return Processor("filter", (Code('"true"', '"true"'),), comment=comment)
+        case "old_branch":
+            advice = ": those of its predicate that no branch before it takes. split() gives other names"
+            return Processor("filter", (ask.text(name, "which records {} takes", "true", advice),))
         case "map_values":
             return Processor("map_values", (ask.fields(name, "the value that {} gives"),))
         case "select_key":

@@ -22,6 +22,7 @@ _WORDS = {
     "KSTREAM-MAP-": "map",
     "KSTREAM-FLATMAP-": "flat_map",
     "KSTREAM-FLATMAPVALUES-": "flat_map_values",
+    "KSTREAM-BRANCHCHILD-": "old_branch",
     "KSTREAM-PEEK-": "peek",
     "KSTREAM-FOREACH-": "foreach",
     "KSTREAM-PRINTER-": "print",
@@ -34,6 +35,7 @@ _WORDS = {
     "KTABLE-TOSTREAM-": "to_stream",
     "KTABLE-FILTER-": "table_filter",
     "KTABLE-MAPVALUES-": "table_map_values",
+    "KTABLE-TRANSFORMVALUES-": "table_map_values",
     "KSTREAM-TOTABLE-": "to_table",
 }
 
@@ -46,11 +48,16 @@ _TABLES = (
     *("table", "table_join", "foreign_key_join", "cogroup", "to_table", "suppress"),
     *(*_OF_TABLES, *AGGREGATES, *TABLE_AGGREGATES),
 )
+_PROCESSORS = ("KSTREAM-PROCESSOR-", "KSTREAM-PROCESSVALUES-", "KSTREAM-TRANSFORM-", "KSTREAM-TRANSFORMVALUES-")
+"""Processors of the application's own. Each may have stores, and share them."""
+_KEEPING_PROCESSORS = ("KSTREAM-PROCESSVALUES-", "KSTREAM-TRANSFORMVALUES-")
+"""Those that keep the key."""
+
 _NUMBERED = re.compile(r"-\d+$")
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = (
     *("filter", "map_values", "flat_map_values", "peek", "merge", "unknown", "stand_in", "split", "branch"),
-    "global_join",
+    *("old_split", "old_branch", "global_join", "process_values"),
 )
 
 
@@ -116,18 +123,19 @@ class Recognition:
         cogroups: The processors of the streams that are folded into one store, by the name of the last processor.
         words: By node the method of the language that makes it. ``unknown`` is a processor whose operation cannot be
             told, ``stand_in`` one whose operation the language does not have; ``split`` and ``branch`` belong to
-            ``KStream.split()``, ``in_stream_join`` to a ``stream_join``, ``in_table_join`` to a ``table_join``,
-            ``in_foreign_key_join`` to a ``foreign_key_join``, and ``in_cogroup`` to a ``cogroup``. ``global_join`` is a
-            join with a global table, which no line names. The source of a
-            repartition topic is ``repartition``, and sinks are ``to``.
-        uses: By the name of a repartition topic's source what declares the topic: ``group``, ``table_group``, ``join``
-            or ``repartition``.
+            ``KStream.split()``, ``old_split`` and ``old_branch`` to ``KStream.branch()`` of versions before 4.0,
+            ``in_stream_join`` to a ``stream_join``, ``in_table_join`` to a ``table_join``, ``in_foreign_key_join`` to
+            a ``foreign_key_join``, and ``in_cogroup`` to a ``cogroup``. ``global_join`` is a join with a global table,
+            which no line names. The source of a repartition topic is ``repartition``, and sinks are ``to``.
+        uses: By the name of a repartition topic's source what declares the topic: ``group``, ``table_group``,
+            ``join``, ``to_table`` or ``repartition``.
     """
 
     def __init__(self, nodes: Mapping[str, Node], *, has_global_tables: bool = False) -> None:
         self.nodes = nodes
         self._has_global_tables = has_global_tables
         self.repartitions = repartition_topics(nodes)
+        self._has_no_generated_names = not any(map(prefix_of, nodes))
         self._grouped_tables = {topic.upstream for topic in self.repartitions.values() if _is_of_table(nodes, topic)}
         self.around = {name for topic in self.repartitions.values() for name in (topic.null_key_filter, topic.sink)}
         self.table_joins = dict(_table_joins(nodes))
@@ -182,7 +190,7 @@ class Recognition:
                 return "stand_in"
             return "table_reduce" if prefix_of(node.name) == "KTABLE-REDUCE-" else "table_aggregate"
         if self._is_process(node):
-            return "process"
+            return "process_values" if prefix_of(node.name) in _KEEPING_PROCESSORS else "process"
         if self._is_suppress(node):
             return "suppress"
         word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
@@ -190,10 +198,18 @@ class Recognition:
             return "table"
         if self.words[before] == "split":
             return "branch"
+        if prefix_of(node.name) == "KSTREAM-BRANCH-" and not node.stores and not others:
+            is_old = any(prefix_of(name) == "KSTREAM-BRANCHCHILD-" for name in node.after)
+            return "old_split" if is_old else "split"
         if self._is_split(node):
             return "split"
         if prefix_of(node.name) and not word:
             return "stand_in"
+        if not word and not others and len(node.stores) <= 1:
+            if self.words[before] in _TABLES and self._makes_table(node):
+                return "table_map_values"
+            if self.words[before] not in _TABLES and not node.stores and self._is_table_of_stream(node):
+                return "to_table"
         if len(node.stores) <= 1 and word in (*_OF_TABLES, "to_table"):
             return word if self._takes_updates(word, node) else "stand_in"
         if node.stores:
@@ -209,7 +225,8 @@ class Recognition:
         if word in (*JOINS, *_TABLES):
             return "stand_in"
         if others:
-            return "merge" if len(others) == 1 and word in ("", "merge") else "stand_in"
+            are_streams = all(self.words[name] not in _TABLES for name in node.before)
+            return "merge" if word in ("", "merge") and (len(others) == 1 or are_streams) else "stand_in"
         if word == "to_stream":
             return word if self.words[before] in _TABLES else "stand_in"
         if self.words[before] in _TABLES:
@@ -222,9 +239,27 @@ class Recognition:
         if len(node.before) > 1 or any(self.writers[store] != node.name for store in node.stores):
             return False
         before = self.words[node.before[0]]
-        if word == "to_table":  # behind a repartition topic it is one with a number that another operation draws
-            return before not in ("repartition", *_TABLES)
-        return before in _TABLES
+        return before not in _TABLES if word == "to_table" else before in _TABLES
+
+    def _makes_table(self, node: Node) -> bool:
+        """Whether an operation behind a table, which the application named, makes a table: it is not ``to_stream``."""
+        if node.stores:
+            return self.writers[node.stores[0]] == node.name
+        return any(self._takes_table(self.nodes[name]) for name in node.after)
+
+    def _takes_table(self, node: Node) -> bool:
+        """Whether what stands before a node is a table."""
+        if prefix_of(node.name):
+            return prefix_of(node.name).startswith("KTABLE-")
+        if node.is_sink or len(node.before) > 1 or node.name in self.around:
+            return False
+        if node.name in (*self._in_table_joins, *self._in_foreign_key_joins, *self._grouped_tables):
+            return True
+        return not node.stores and any(self._takes_table(self.nodes[name]) for name in node.after)
+
+    def _is_table_of_stream(self, node: Node) -> bool:
+        """Whether an operation behind a stream, which the application named, makes a table."""
+        return any(prefix_of(name).startswith("KTABLE-") for name in node.after)
 
     def _is_table(self, node: Node) -> bool:
         source = self.nodes[node.before[0]]
@@ -234,9 +269,9 @@ class Recognition:
 
     def _is_split(self, node: Node) -> bool:
         """Whether records are divided among branches, whose names begin with the name of the split."""
-        if prefix := prefix_of(node.name):
-            return prefix == "KSTREAM-BRANCH-"
-        return len(node.after) > 1 and all(name.startswith(node.name) for name in node.after)
+        return (
+            not prefix_of(node.name) and len(node.after) > 1 and all(name.startswith(node.name) for name in node.after)
+        )
 
     def _is_suppress(self, node: Node) -> bool:
         """Whether it takes all updates of an aggregate, and has a buffer of its own."""
@@ -249,21 +284,37 @@ class Recognition:
     def _is_process(self, node: Node) -> bool:
         """Whether it is a processor of the Processor API with stores of its own, or that other such processors have.
 
-        Behind one that the application named comes an operation of a stream, or a sink. Behind an aggregate comes
-        neither.
+        One without a store has a name that the library gave. Behind one with a store that the application named comes
+        an operation of a stream, or a sink. Behind an aggregate comes neither. An operation with several stores is none
+        of the DSL.
         """
-        if not node.stores or len(node.before) != 1:
+        if not (node.stores or prefix_of(node.name) in _PROCESSORS):
+            return False
+        if len(node.before) != 1 and (prefix_of(node.name) or any(self.words[name] in _TABLES for name in node.before)):
             return False
         sharing = [other for other in self.nodes.values() if other is not node and {*other.stores} & {*node.stores}]
-        if prefix_of(node.name) == "KSTREAM-PROCESSOR-":
-            return all(prefix_of(other.name) == "KSTREAM-PROCESSOR-" for other in sharing)
-        if len(node.stores) != 1 or sharing:
-            return False
-        if not prefix_of(node.name):
+        are_processors = all(prefix_of(other.name) in _PROCESSORS or self._may_be_process(other) for other in sharing)
+        if prefix_of(node.name) in _PROCESSORS:
+            return are_processors
+        if len(node.before) > 1 or (sharing and self._has_no_generated_names):
+            return are_processors and self._may_be_process(node)
+        if len(node.stores) > 1 or any(prefix_of(other.name) in _PROCESSORS for other in sharing):
+            return are_processors and self._may_be_process(node)
+        if not prefix_of(node.name) and not sharing:
             behind = [self.nodes[name] for name in node.after]
-            is_stream = any(after.is_sink or prefix_of(after.name).startswith("KSTREAM-") for after in behind)
+            is_stream = any(
+                after.is_sink or after.name in self.around or prefix_of(after.name).startswith("KSTREAM-")
+                for after in behind
+            )
             return is_stream and not self._is_table(node)
         return False
+
+    def _may_be_process(self, node: Node) -> bool:
+        """Whether one that the application named can be a processor: nothing about it shows a table or an aggregate."""
+        if prefix_of(node.name) or not node.before or self._is_table(node):
+            return False
+        is_grouped = any(before in self.repartitions for before in node.before)
+        return not is_grouped and not any(prefix_of(name).startswith("KTABLE-") for name in node.after)
 
     def _writer(self, store: str) -> str:
         """The name of the node that fills a state store; empty where it cannot be told."""
@@ -304,6 +355,8 @@ class Recognition:
     def _use(self, topic: DescribedRepartition) -> str:
         if topic.upstream in self._grouped_tables:
             return "table_group"
+        if any(self.words[reader] == "to_table" and topic.prefix == reader for reader in topic.readers):
+            return "to_table" if self._is_rekeyed(topic, is_evident=True) else "repartition"
         words = {self.words[reader] for reader in topic.readers}
         if words and words <= {*_BY_KEY} and topic.null_key_filter:
             by_numbers = self._use_by_numbers(topic)
@@ -483,5 +536,6 @@ def _stream_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedStr
             continue
         this, other = sorted((0, 1), key=lambda one: "other-join" in sides[one].name or "OTHER-" in sides[one].name)
         is_outer = "outer-this-join" in sides[this].name or "-OUTERTHIS-" in sides[this].name
-        method = ("outer_join" if is_outer else "left_join") if shared else "join"
+        is_left = shared or "outer-other-join" in sides[1 - this].name or "-OUTEROTHER-" in sides[1 - this].name
+        method = "outer_join" if is_outer else "left_join" if is_left else "join"
         yield node.name, DescribedStreamJoin((windowed[this], windowed[other]), (sides[this], sides[other]), method)

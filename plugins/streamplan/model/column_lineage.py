@@ -31,6 +31,7 @@ from streamplan.model.operations import (
     MapValuesFunction,
     Operation,
     Process,
+    ProcessWithoutStores,
     ProcessWithStores,
     ReduceFunction,
     ResponseJoin,
@@ -164,6 +165,8 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
         case MapFunction(fields=fields, key=key) | FlatMapFunction(fields=fields, key=key):
             made = _by_function(fields, before)
             return {KEY: _of(key, made), **made}
+        case ProcessWithoutStores(fields=fields):
+            return _by_function(((KEY, ""), *fields), before)
         case Join(value=value):
             seen = {**before, **{f"table.{name}": origins for name, origins in table.items()}}
             return {KEY: before.get(KEY, frozenset()), **_columns(value, seen)}

@@ -6,6 +6,7 @@ changed since 2.1. tests/integration compares :func:`describe` with the real lib
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -100,20 +101,29 @@ def _connect(subtopology: Subtopology) -> dict[str, _Described]:
 
 # -- parsing
 
-_SUBTOPOLOGY = re.compile(r"\s*Sub-topology: (\d+)( for global store.*)?")
-_NODE = re.compile(r"\s*(Source|Processor|Sink): (.+) \((topics|stores|topic|extractor class): (.*)\)")
+_SUBTOPOLOGY = re.compile(r"\s*Sub-topology: (\d+)( for global store.*)?\s*")
+_NODE = re.compile(r"\s*(Source|Processor|Sink): +(\S.*?) *\((topics|stores|topic|extractor class): (.*)\)\s*")
 _ARROW = re.compile(r"\s*(-->|<--) (.*)")
-_HEADING = re.compile(r"\s*Topolog(ies|y: .*):\s*")
+_HEADING = re.compile(r"\s*((Topolog|Sub-topolog)(ies|y: .*):|Global Stores:|none)\s*")
 
 _NODES = {"topics": "Source", "stores": "Processor", "topic": "Sink", "extractor class": "Sink"}
 
 _LINES = re.compile(
     r".*(?P<line>"
-    r"(Topolog(ies|y: .*):|Sub-topology: \d.*|(Source|Processor|Sink): .+ \(.+\)|(?<!\S)(-->|<--) .*)\s*)"
+    r"((Topolog|Sub-topolog)(ies|y: .*):|Sub-topology: \d.*|(Source|Processor|Sink): .+ \(.+\)|(?<!\S)(-->|<--) .*)\s*)"
 )
 """A line of a description behind the prefix of a log, of a comment or of a Java string."""
 
-_END_OF_STRING = re.compile(r'(\\n)?"[\s+;,)]*$')
+_END_OF_STRING = re.compile(r'((\\n)?"[\s+;,)]*|\s*\|)$')
+
+_TAG = re.compile(r"</?(?:a|b|br|code|div|em|i|li|p|pre|span|strong|table|tbody|td|th|tr|ul)\b[^<>]*>", re.IGNORECASE)
+_BREAK = re.compile(r"<br */?>", re.IGNORECASE)
+
+_ONE_LINE = re.compile(
+    r"(?P<kind>Source|Processor|Sink): *(?P<name>[^\s(]+) ?\((?P<attribute>topics|stores|topic): (?P<listed>[^()]*)\)"
+    r"(?P<arrows>(?: +(?:-->|<--) .*)?)"
+)
+"""A node in the form of Kafka Streams 1.0 and 1.1: the arrows stand in its line."""
 
 
 @dataclass(frozen=True)
@@ -194,11 +204,11 @@ def parse_subtopologies(text: str) -> tuple[DescribedSubtopology, ...]:
     """All sub-topologies, those of global stores too.
 
     Args:
-        text: What ``System.out.println(topology.describe())`` prints. Lines before the description are ignored, and so
-            is what a log puts before each line.
+        text: What ``System.out.println(topology.describe())`` prints. Lines before and behind the description are
+            ignored, and so is what a log puts before each line.
 
     Raises:
-        Refused: A line after the beginning is no line of a description, a sub-topology or a node is there twice, or
+        Refused: A line between others is no line of a description, a sub-topology or a node is there twice, or
             there is no sub-topology.
     """
     parsers: list[_SubtopologyParser] = []
@@ -223,7 +233,7 @@ def parse_subtopologies(text: str) -> tuple[DescribedSubtopology, ...]:
                 f"line {number} of the topology",
                 expected="a line of Topology.describe()",
                 observed=repr(line.strip()[:80]),
-                remedy="Give what System.out.println(topology.describe()) prints, and nothing behind it.",
+                remedy="Give what System.out.println(topology.describe()) prints, and nothing between its lines.",
             )
     if not parsers:
         raise Refused(
@@ -236,17 +246,45 @@ def parse_subtopologies(text: str) -> tuple[DescribedSubtopology, ...]:
 
 
 def description_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a description with their numbers, without what a log, a comment or Java puts around them.
+    """Yield the lines of a description with their numbers, without what a page, a log or Java puts around it.
 
-    Where the first sub-topology stands alone in its line, each line is taken as it is.
+    Where the first sub-topology stands alone in its line, each line is taken as it is, up to the last one of the
+    description. A node that has its arrows in one line, as Kafka Streams 1.0 writes it, is yielded as several lines.
     """
-    lines = [*enumerate(text.removeprefix("\ufeff").splitlines(), 1)]
-    if any(_SUBTOPOLOGY.fullmatch(line) for _, line in lines):
-        yield from lines
-        return
-    for number, line in lines:
-        if match := _LINES.fullmatch(_END_OF_STRING.sub("", line)):
-            yield number, match["line"]
+    lines = [
+        (number, part)
+        for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1)
+        for part in _BREAK.split(_as_printed(line))
+    ]
+    if not any(_SUBTOPOLOGY.fullmatch(line) for _, line in lines):
+        matches = ((number, _LINES.fullmatch(_END_OF_STRING.sub("", line))) for number, line in lines)
+        lines = [(number, match["line"]) for number, match in matches if match]
+    lines = [(number, part) for number, line in lines for part in _divided(line)]
+    described = [place for place, (_, line) in enumerate(lines) if _is_described(line)]
+    yield from lines[: described[-1] + 1] if described else lines
+
+
+def _as_printed(line: str) -> str:
+    """A line without the tags and the entities of HTML."""
+    if "&lt;--" in line or "--&gt;" in line:
+        line = html.unescape(line)
+    return _TAG.sub(lambda tag: tag[0] if _BREAK.fullmatch(tag[0]) else "", line)
+
+
+def _divided(line: str) -> list[str]:
+    """The lines in which newer versions write a line of Kafka Streams 1.0."""
+    match = _ONE_LINE.fullmatch(line.strip())
+    if match is None or (f"{match['name']} (" in line and not match["arrows"]):
+        return [line]
+    is_sink, listed = match["kind"] == "Sink", match["listed"]
+    listed = listed if is_sink or listed.startswith("[") else f"[{listed}]"
+    node = f"{match['kind']}: {match['name']} ({match['attribute']}: {listed})"
+    return [node, *re.split(r" +(?=(?:-->|<--) )", match["arrows"].strip())] if match["arrows"] else [node]
+
+
+def _is_described(line: str) -> bool:
+    """Whether a line says something of a topology."""
+    return any(form.fullmatch(line) for form in (_SUBTOPOLOGY, _NODE, _ARROW))
 
 
 def _refuse_repeated(line: str, number: int, lines_of: dict[str, int], name: str = "") -> None:
@@ -294,7 +332,7 @@ class _SubtopologyParser:
 
 
 def _names(listed: str) -> tuple[str, ...]:
-    return tuple(name for name in listed.split(", ") if name and name != "none")
+    return tuple(name for name in map(str.strip, listed.split(",")) if name and name != "none")
 
 
 def topics_of(source: DescribedSource, existing: Iterable[str]) -> tuple[str, ...]:

@@ -75,6 +75,9 @@ from streamplan.model.operations import (
     Peek,
     PeekFunction,
     Process,
+    ProcessToAct,
+    ProcessValuesWithStores,
+    ProcessWithoutStores,
     ProcessWithStores,
     Reduce,
     ReduceFunction,
@@ -934,12 +937,14 @@ class KStream(_Declared[K, V]):
         deterministic: bool = True,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """Call a Python class with each record. It keeps state: a value for each key, or several stores of any keys.
+        """Call a Python class with each record. It may keep state: a value for each key, or several stores of any keys.
 
         Example: ``payments.process(Detector, store="seen", state="count bigint", schema="alarm boolean")``
 
-        With ``stores`` the class has all keys that its stream task has in some stores, forwards records with any key,
-        timestamp and headers, and schedules punctuators:
+        Without a store the class forwards any number of records, with any key, timestamp and headers:
+        ``orders.process(Copies, schema="id string")``
+
+        With ``stores`` it also has all keys that its stream task has in some stores, and schedules punctuators:
         ``lines.process(WordCount, stores={"counts": KeyValueStore(String(), Long())}, schema="n bigint")``
 
         Args:
@@ -968,21 +973,22 @@ class KStream(_Declared[K, V]):
             The stream of the records that the class returns or forwards. A grouping or a join that follows repartitions
             the stream, as in the library.
         """
-        self._refuse_window("process")
-        if not (isinstance(processor, type) and issubclass(processor, Processor)):
-            hint = "Write a subclass of streamplan.Processor"
-            if isinstance(processor, Processor):
-                hint = f"Write {type(processor).__name__}, the class, of which each stream task makes an object"
-            elif isinstance(processor, str) and processor.isidentifier():
-                hint = f"Write {processor} without quotes, for it is the class that is given"
-            self._graph.fault(f"process: {shown(processor)} is no class of processors", hint)
+        if not self._is_processor(processor, "process"):
             return replace(self, _fields=None)
-        if processor.process is Processor.process:
-            self._graph.fault(f"process: {processor.__name__} has no process", "Write a subclass with this method")
-        if stores is not None:
+        if stores is not None or (store is None and state is None):
             others = {"store": store, "state": state, "timer": timer, "ttl": ttl}
-            return self._process_with_stores(
-                processor, stores, schema, key_serde, on_error, deterministic, name, [*filter(others.get, others)]
+            of_key = [*filter(others.get, others)]
+            if of_key and stores is None:
+                self._graph.fault(
+                    f"process: {', '.join(of_key)} without a store",
+                    "It is a part of what a store has: store='seen', state='count bigint, due timestamp'",
+                )
+            elif of_key:
+                self._graph.fault(
+                    f"process: stores beside {', '.join(of_key)}", "A class has one form: store=…, or stores=…"
+                )
+            return self._process_any_keys(
+                _Calls(processor, stores or {}, schema, key_serde, on_error, deterministic, name)
             )
         if key_serde is not None:
             self._graph.fault("process: key_serde without stores: the records keep their key", "Leave it out")
@@ -1027,67 +1033,103 @@ class KStream(_Declared[K, V]):
             self, _node=node, _fields=fields, _repartition_required=True, _repartition=[], _record_class=None
         )
 
-    def _process_with_stores(
+    def process_values(
         self,
         processor: type[Processor],
-        stores: Mapping[str, AnyStore],
-        schema: str | None,
-        key_serde: KeySerde | None,
-        on_error: OnError,
-        deterministic: bool,
-        name: str | None,
-        others: Sequence[str],
-    ) -> KStream[Any, Any]:
-        fault = self._graph.fault
-        if others:
-            fault(f"process: stores beside {', '.join(others)}", "A class has one form: store=…, or stores=…")
-        if not stores:
-            fault("process: there is no store", "Without state, use map_values(function) or flat_map(function)")
+        *,
+        stores: Mapping[str, AnyStore] | None = None,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> KStream[K, Any]:
+        """Call a Python class with each record. What it forwards has the record's key, so nothing is repartitioned.
+
+        Example: ``orders.process_values(Copies, schema="id string")``
+
+        Args:
+            processor: A subclass of :class:`streamplan.Processor`, as ``FixedKeyProcessor`` of the library: it gives
+                :meth:`ProcessorContext.forward` no key.
+            stores: By their names the stores of the class; see :meth:`process`.
+            schema: The fields of the records that the class returns or forwards; see :meth:`process`.
+            on_error: As for :meth:`map_values`. What a failed call has put does not remain.
+            deterministic: As for :meth:`map_values`.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            The stream of the records that the class returns or forwards.
+        """
+        if not self._is_processor(processor, "process_values"):
+            return replace(self, _fields=None)
+        calls = _Calls(processor, stores or {}, schema, None, on_error, deterministic, name, keeps_key=True)
+        return self._process_any_keys(calls)
+
+    def _is_processor(self, processor: object, operation: str) -> bool:
+        """Whether a class of processors is given; otherwise there is a fault."""
+        self._refuse_window(operation)
+        if not (isinstance(processor, type) and issubclass(processor, Processor)):
+            hint = "Write a subclass of streamplan.Processor"
+            if isinstance(processor, Processor):
+                hint = f"Write {type(processor).__name__}, the class, of which each stream task makes an object"
+            elif isinstance(processor, str) and processor.isidentifier():
+                hint = f"Write {processor} without quotes, for it is the class that is given"
+            self._graph.fault(f"{operation}: {shown(processor)} is no class of processors", hint)
+            return False
+        if processor.process is Processor.process:
+            self._graph.fault(f"{operation}: {processor.__name__} has no process", "Write a subclass with this method")
+        return True
+
+    def _process_any_keys(self, calls: _Calls) -> KStream[Any, Any]:
+        """A class that has all keys of some stores, or no store."""
+        fault, processor, word = self._graph.fault, calls.processor, calls.word
         if processor.on_timer is not Processor.on_timer:
-            fault(f"process: {processor.__name__} has on_timer", "With stores=…, context.schedule(…) in init")
+            hint = "With stores=…, context.schedule(…) in init" if calls.stores else "Declare a store and a timer of it"
+            fault(f"{word}: {processor.__name__} has on_timer", hint)
         if wrong := arguments_fault(processor.process, "self", "the record"):
-            fault(f"process: {processor.__name__}.process {wrong}", "Write def process(self, record)")
-        function = self._function(processor, "process", on_error, deterministic, given=())
-        tells = schema is not None or hinted_schema(processor.process, each=True) is not None
-        made = self._made_by(replace(function, call=processor.process), schema, "process", each=True) if tells else {}
+            hint = "Write def process(self, record)"
+            if not calls.stores:
+                hint += ", or declare the store of the record's key: store='seen', state='count bigint'"
+            fault(f"{word}: {processor.__name__}.process {wrong}", hint)
+        function = self._function(processor, "process", calls.on_error, calls.deterministic, given=())
+        tells = calls.schema is not None or hinted_schema(processor.process, each=True) is not None
+        of_method = replace(function, call=processor.process)
+        made = self._made_by(of_method, calls.schema, word, each=True) if tells else {}
         known: dict[str, StateStore] = {}
-        for each, store in stores.items():
+        for each, store in calls.stores.items():
             declared = declared_store(each, store)
             if isinstance(declared, StateStore):
                 known[each] = declared
             else:
                 fault(*declared)
             self._graph.add_faults(mistakes_of({**vars(store)} if hasattr(store, "__dict__") else store))
-        schedules = schedules_of(processor, stores) if len(known) == len(stores) else ()
+        schedules = schedules_of(processor, calls.stores) if len(known) == len(calls.stores) else ()
         if isinstance(schedules, Refusal):
             fault(*schedules)
             schedules = ()
         keys = Key(None, self._key.serde)
-        if key_serde is not None:
-            keys = Key.declared(self._graph, "process", None, key_serde)
-        operation = ProcessWithStores(
-            replace(function, call=with_typed_records(function.call)),
-            tuple(known),
-            tuple((made or {}).items()),
-            keys.serde,
-            schedules,
-        )
+        if calls.key_serde is not None:
+            keys = Key.declared(self._graph, "process", None, calls.key_serde)
+        function = replace(function, call=with_typed_records(function.call))
+        fields = tuple((made or {}).items())
+        operation: ProcessWithStores | ProcessWithoutStores
+        if known:
+            with_stores = ProcessValuesWithStores if calls.keeps_key else ProcessWithStores
+            operation = with_stores(function, tuple(known), fields, keys.serde, schedules)
+        else:
+            without_stores = ProcessWithoutStores if tells else ProcessToAct
+            operation = without_stores(function, fields, keys.serde, calls.keeps_key)
+        name = calls.name
         if name is None:
-            name = self._graph.generate_name("KSTREAM-PROCESSOR-")
+            name = self._graph.generate_name("KSTREAM-PROCESSVALUES-" if calls.keeps_key else "KSTREAM-PROCESSOR-")
         elif wrong := name_fault(name):  # the library draws no number for a processor with a name
             fault(wrong, legal_name(name))
         node = self._graph.processor(name, operation, self._node)
         for of_store in known.values():
             self._graph.state_store(of_store, node)
-        return replace(
-            self,
-            _node=node,
-            _fields=_names(made),
-            _key=keys,
-            _repartition_required=True,
-            _repartition=[],
-            _record_class=None,
-        )
+        processed = replace(self, _node=node, _fields=_names(made), _record_class=None)
+        if calls.keeps_key:
+            return processed
+        return replace(processed, _key=keys, _repartition_required=True, _repartition=[])
 
     def _state_of(self, state: str) -> dict[str, str] | None:
         """The fields of a store's values, with their types; None, and a fault, where they are not told."""
@@ -1265,8 +1307,9 @@ class KStream(_Declared[K, V]):
                 expression that gives the name of the topic of each record (``TopicNameExtractor``).
             topics: The topics that a record may have. A record of another one goes to the dead-letter topic.
             value: The serde that writes the values (``Produced.valueSerde``), as ``Avro("order.avsc")``. It has the
-                fields of the stream. Without it a value that no operation has changed keeps its bytes, the updates of
-                a count are written as 8 bytes, and everything else as JSON.
+                fields of the stream. A serde of one text or number, as ``Long()``, writes a stream with one field, of
+                any name. Without it a value that no operation has changed keeps its bytes, the updates of a count are
+                written as 8 bytes, and everything else as JSON.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         if isinstance(topic, Expression) and topics is None:
@@ -1298,8 +1341,8 @@ class KStream(_Declared[K, V]):
         except ValueError as error:
             self._graph.fault(f"to {topic!r}: {error}", "For example Avro('order.avsc')")
             return
-        if self._fields is None:
-            return
+        if self._fields is None or (isinstance(value, Primitive) and len(self._fields) == 1):
+            return  # one text or number needs no name
         if missing := [name for name in fields if name not in self._fields]:
             self._graph.fault(
                 f"to {topic!r}: the serde writes {', '.join(missing)}, and the stream has {', '.join(self._fields)}",
@@ -1677,6 +1720,29 @@ class KStream(_Declared[K, V]):
         if name is not None and (fault := name_fault(name)):
             self._graph.fault(fault, legal_name(name))
         return name
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """A class of processors with any keys, and how it is called.
+
+    Attributes:
+        keeps_key: Whether what it forwards has the key of the record.
+    """
+
+    processor: type[Processor]
+    stores: Mapping[str, AnyStore]
+    schema: str | None
+    key_serde: KeySerde | None
+    on_error: OnError
+    deterministic: bool
+    name: str | None
+    keeps_key: bool = False
+
+    @property
+    def word(self) -> str:
+        """The operation of the declaration."""
+        return "process_values" if self.keeps_key else "process"
 
 
 @dataclass(frozen=True)

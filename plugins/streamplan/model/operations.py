@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from streamplan.model.functions import PythonFunction
 from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows, duration_ms
@@ -247,6 +247,37 @@ class ProcessWithStores:
     fields: Columns
     key_serde: KeySerde
     schedules: tuple[Schedule, ...] = ()
+
+    keeps_key: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class ProcessValuesWithStores(ProcessWithStores):
+    """The same of a class that cannot give a record another key (``FixedKeyProcessor``)."""
+
+    keeps_key: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class ProcessWithoutStores:
+    """Calls a Python class with each record. It keeps nothing, and forwards any number of records.
+
+    Attributes:
+        function: The class. It is called without arguments.
+        fields: Name and type of each field of the records that the class forwards.
+        key_serde: The serde of their keys.
+        keeps_key: Whether they have the key of the record (``FixedKeyProcessor``).
+    """
+
+    function: PythonFunction
+    fields: Columns
+    key_serde: KeySerde
+    keeps_key: bool = False
+
+
+@dataclass(frozen=True)
+class ProcessToAct(ProcessWithoutStores):
+    """Calls a Python class with each record, for what the class does: it forwards nothing."""
 
 
 @dataclass(frozen=True)
@@ -857,6 +888,7 @@ Operation: TypeAlias = (
     | PeekFunction
     | Process
     | ProcessWithStores
+    | ProcessWithoutStores
     | StateStore
     | Merge
     | Peek
@@ -890,17 +922,20 @@ Operation: TypeAlias = (
 )
 
 
-SETS_KEY = (KeySelect, TableKeySelect, Map, MapFunction, FlatMap, FlatMapFunction, ProcessWithStores)
+SETS_KEY = (
+    *(KeySelect, TableKeySelect, Map, MapFunction, FlatMap, FlatMapFunction),
+    *(ProcessWithStores, ProcessWithoutStores),
+)
 """The operations that give a record another key."""
 
 SENDS = (SubscriptionSend, SubscriptionJoin, ForeignTableJoin)
 """The operations of a join by a foreign key that write to the key of the other table, or back to that of this one."""
 
-MAKES_SEVERAL = (FlatMap, FlatMapFunction, FlatMapValues, FlatMapValuesFunction)
+MAKES_SEVERAL = (FlatMap, FlatMapFunction, FlatMapValues, FlatMapValuesFunction, ProcessWithoutStores)
 """The operations that may give several records for a record."""
 
-ACTS = (ForEach, PeekFunction)
-"""The operations that call a function for what it does, and not for what it returns."""
+ACTS = (ForEach, PeekFunction, ProcessToAct)
+"""The operations that call a function, or a class, for what it does, and not for what it returns."""
 
 LEAVES_OUT = (*MAKES_SEVERAL, Filter, FilterFunction, FilterNot, FilterNotFunction, Branch, Process, ProcessWithStores)
 """The operations that may give no record for a record."""
@@ -950,7 +985,7 @@ def function_of(operation: Operation) -> PythonFunction | None:
     match operation:
         case FilterFunction() | FilterNotFunction() | MapValuesFunction() | MapFunction():
             return operation.function
-        case FlatMapFunction() | FlatMapValuesFunction() | Process() | ProcessWithStores():
+        case FlatMapFunction() | FlatMapValuesFunction() | Process() | ProcessWithStores() | ProcessWithoutStores():
             return operation.function
         case AggregateWindowsFunction():
             return operation.function

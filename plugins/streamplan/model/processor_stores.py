@@ -97,6 +97,12 @@ def schedules_of(processor: type[Processor], stores: Mapping[str, AnyStore]) -> 
             f"process: {processor.__name__}.init raised {type(error).__name__}: {error}",
             "It is called in each stream task, and takes the stores that the processor is declared with",
         )
+    if context.schedules and not stores:
+        return Refusal(
+            f"process: {processor.__name__}.init schedules a punctuator, and the processor has no store",
+            "Give it the store that the punctuator reads: stores={'seen': KeyValueStore(…)}. What an object remembers"
+            " is gone with the micro-batch",
+        )
     return tuple(context.schedules)
 
 
@@ -135,7 +141,7 @@ class _DeclaredContext(ProcessorContext):
 def require_store(name: str, stores: Iterable[str]) -> None:
     """Raise KeyError for a store that a processor was not declared with."""
     if name not in stores:
-        raise KeyError(f"the processor has no store {name!r}; it has {', '.join(sorted(stores))}")
+        raise KeyError(f"the processor has no store {name!r}; it has {', '.join(sorted(stores)) or 'none'}")
 
 
 def schedule_of(interval: Duration, punctuation: str) -> Schedule:

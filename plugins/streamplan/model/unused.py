@@ -16,6 +16,7 @@ from streamplan.model.operations import (
     KeySelect,
     Peek,
     PeekFunction,
+    ProcessToAct,
     Split,
     StoreForJoin,
     TableCount,
@@ -27,7 +28,7 @@ from streamplan.serdes.json import Json
 
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
-_ENDS = ForEach | Peek | PeekFunction
+_ENDS = ForEach | Peek | PeekFunction | ProcessToAct
 """The operations behind which nothing has to follow."""
 
 _NO_EXPRESSIONS = ("store", "stores", "looked_up", "name", "timer", "ttl", "topic")
@@ -89,7 +90,7 @@ def _word(node: Processor) -> str:
     joins = {"stream_join": "join", "outer_stream_join": "join", "table_join": "join", "global_join": "join"}
     groups = {"table_key_select": "group_by", "table_reduce": "reduce", "table_aggregate": "aggregate"}
     tables = {"table_filter": "filter", "table_map_values": "map_values", "table_count": "count", **groups}
-    return {**joins, **tables}.get(words, words)
+    return {**joins, **tables, "process_without_stores": "process"}.get(words, words)
 
 
 def _unused_fields(pipeline: Pipeline) -> Iterator[Diagnostic]:

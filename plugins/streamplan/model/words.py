@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 _COLUMNS = "map_values({'field': 'expression'}): it names every field of the new value"
 _FOLD = "group_by('key').aggregate({{'{0}': '{0}(field)'}})"
-_PROCESS = "process(MyProcessor, stores={'…': KeyValueStore(…)}), or map_values(function) where no state is needed"
+_PROCESS = "process(MyProcessor, schema='…'), with stores={'…': KeyValueStore(…)} where it keeps state"
+_PROCESS_VALUES = "process_values(MyProcessor, schema='…'), with stores={'…': KeyValueStore(…)} where it keeps state"
 _SEEN = "print() on a stream, or TopologyTestDriver of streamplan.testing in a test"
 _ORDER = "nothing: a stream has no end, so it has no order to sort it in. reduce(max_by='field') keeps the greatest"
 _FINAL = "emit_strategy(OnWindowClose()), between windowed_by and the aggregate"
@@ -19,10 +20,9 @@ _FINAL = "emit_strategy(OnWindowClose()), between windowed_by and the aggregate"
 OTHER_WORDS: Mapping[str, str] = {
     # org.apache.kafka.streams
     "transform": _PROCESS,
-    "transformValues": _PROCESS,
+    "transformValues": _PROCESS_VALUES,
     "flatTransform": _PROCESS,
-    "flatTransformValues": _PROCESS,
-    "processValues": _PROCESS,
+    "flatTransformValues": _PROCESS_VALUES,
     "addStateStore": "process(MyProcessor, stores={'name': KeyValueStore(String(), Long())}) on a stream",
     "addSource": "stream('topic', value=…)",
     "addSink": "to('topic') on a stream",

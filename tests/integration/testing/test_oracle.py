@@ -372,6 +372,8 @@ COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s
         "stream a; python_filter; python_map_values; to mapped; @0 python_map; to keyed; @0 python_flat_map; "
         "group_by_key; greatest",
         COGROUPED % "",
+        "stream a; process_freely; to copies; @0 process_values; to values; @2 group_by_key; count; to_stream; counts; "
+        "to counts; @1 group_by_key; count",
         "stream a; filter_not; flat_map_values; to values; @0 python_filter_not; python_flat_map_values; group_by_key; "
         "count; @0 split; branch_1; to one; @8 branch_2; to two; @8 branch_x; to three; @8 branch_0; select_key; "
         "group_by_key; count; @0 split_loosely; branch_2; to large",
@@ -380,7 +382,8 @@ COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s
         "join_soon 14; to joined",
     ],
     ids=[
-        *("count", "several of one record", "joins of streams", "functions", "cogroup", "branches and values"),
+        *("count", "several of one record", "joins of streams", "functions", "cogroup", "processors without a store"),
+        "branches and values",
         "told timestamps",
     ],
 )
@@ -535,6 +538,7 @@ CHAINS = {
 
 MERGES = {
     "a class": "stream a; process; merge 0; to merged; @0 filter; @1 merge 4; to others",
+    "a class without a store": "stream a; process_freely; merge 0; to merged; @0 filter; @1 merge 4; to others",
     "a count": "stream a; group_by_key; count; to_stream; counts; merge 0; to merged",
     "final results": "stream a; group_by_key; strict_windows; on_close; count; to_stream; plain_counts; merge 0; "
     "to merged",
@@ -554,7 +558,7 @@ MERGES = {
     [
         pytest.param(text, count, id=name, marks=marks)
         for number, (name, text) in enumerate(MERGES.items())
-        for count, marks in [(5, ()) if number < 2 else (12, pytest.mark.soak)]
+        for count, marks in [(5, ()) if number < 3 else (12, pytest.mark.soak)]
     ],
 )
 def test_results_and_the_stream_that_they_are_merged_with_have_the_order_of_the_library(
@@ -570,7 +574,7 @@ def test_results_and_the_stream_that_they_are_merged_with_have_the_order_of_the_
     [
         pytest.param(text, count, id=name, marks=marks)
         for number, (name, text) in enumerate(CHAINS.items())
-        for count, marks in [(5, ()) if number < 2 else (12, pytest.mark.soak)]
+        for count, marks in [(5, ()) if number < 3 else (12, pytest.mark.soak)]
     ],
 )
 def test_several_states_of_one_sub_topology_are_those_of_the_library(

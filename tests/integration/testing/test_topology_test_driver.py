@@ -592,6 +592,26 @@ def test_a_value_that_a_serde_does_not_write_is_a_dead_letter_and_others_are_wri
     assert letter.reason == "the value cannot be written: 'nörd' is no UUID"
 
 
+def test_a_serde_of_one_value_writes_a_field_of_any_name(drive: Drive) -> None:
+    """``….count().toStream().to("counts", Produced.with(Serdes.String(), Serdes.Long()))`` has no node between."""
+
+    def declare(topology: Topology, read: Any) -> None:
+        read.map_values({"shop": "shop"}).to("texts", value=String())
+        read.group_by_key().count().to_stream().filter("count > 1").to("numbers", value=Long())
+
+    driver = drive(sales(declare, texts=1, numbers=1))
+    for shop in ("a", "b"):
+        driver.pipe("sales", {"shop": shop, "amount": 1}, key="k")
+    driver.pipe("sales", None, key="k")
+    values = {topic: [record.value for record in driver.output(topic)] for topic in ("texts", "numbers")}
+    assert values == {"texts": ["a", "b", None], "numbers": [2]}
+
+
+def test_a_field_of_another_type_than_a_serde_of_one_value_writes_is_refused(drive: Drive) -> None:
+    with pytest.raises(Refused, match=r"amount is of type bigint, and the serde writes string\. Cast it"):
+        drive(sales(lambda topology, read: read.map_values({"amount": "amount"}).to("texts", value=String()), texts=1))
+
+
 @pytest.mark.parametrize(
     "split",
     [

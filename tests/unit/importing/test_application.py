@@ -543,3 +543,48 @@ Topologies:
     rules = '"rules": KeyValueStore(String(), Json("TODO: the fields of the values in rules"))'
     assert f"stores={{{counts}, {rules}}}" in imported.text
     assert f"stores={{{rules}}}" in imported.text
+
+
+def test_processors_without_a_store_are_written_with_what_they_forward() -> None:
+    given = """\
+Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [lines])
+      --> KSTREAM-PROCESSOR-0000000001, KSTREAM-PROCESSVALUES-0000000003
+    Processor: KSTREAM-PROCESSOR-0000000001 (stores: [])
+      --> KSTREAM-SINK-0000000002
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KSTREAM-PROCESSVALUES-0000000003 (stores: [])
+      --> KSTREAM-PROCESSOR-0000000004
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KSTREAM-PROCESSOR-0000000004 (stores: [])
+      --> none
+      <-- KSTREAM-PROCESSVALUES-0000000003
+    Sink: KSTREAM-SINK-0000000002 (topic: words)
+      <-- KSTREAM-PROCESSOR-0000000001
+
+"""
+    imported = import_application("my-app", given)
+    assert (imported.refusal, imported.is_verified) == ("", True)
+    fields = 'schema="TODO: the fields of the records that KSTREAM-PROCESSOR-0000000001 gives"'
+    assert f".process(Processor, {fields})" in imported.text
+    assert '.process_values(Processor, schema="TODO: ' in imported.text
+    assert imported.text.count(".process(Processor)") == 1
+
+
+def test_values_that_are_processed_with_a_store_are_written_with_its_serdes() -> None:
+    given = """\
+Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [lines])
+      --> KSTREAM-PROCESSVALUES-0000000001
+    Processor: KSTREAM-PROCESSVALUES-0000000001 (stores: [seen])
+      --> KSTREAM-SINK-0000000002
+      <-- KSTREAM-SOURCE-0000000000
+    Sink: KSTREAM-SINK-0000000002 (topic: words)
+      <-- KSTREAM-PROCESSVALUES-0000000001
+
+"""
+    imported = import_application("my-app", given)
+    assert (imported.refusal, imported.is_verified) == ("", True)
+    assert '.process_values(Processor, stores={"seen": KeyValueStore(String(), Json(' in imported.text

@@ -54,6 +54,9 @@ windowed = grouped.windowed_by(TimeWindows("1 minute"))
 class Detector(Processor):
     def process(self, record, store): ...
 
+class Copies(Processor):
+    def process(self, record): ...
+
 @dataclass
 class Order:
     id: str

@@ -504,8 +504,17 @@ orders.process(by_customer, store="seen", state="n bigint")
 orders.process(Forgetful, store="seen", state="n bigint", schema="n bigint")
 → 1: process: Forgetful.process takes (self, record), and is called with self, the record, the store. Write def process(self, record, store)
 
-orders.process(Detector)
+orders.process(Detector, store="seen")
 → 1: process: the store is not declared. store='seen', state='count bigint'; or stores={'seen': KeyValueStore(String(), Json('count bigint'))}
+
+orders.process(Detector, schema="n bigint")
+→ 1: process: Detector.process takes (self, record, store), and is called with self, the record. Write def process(self, record), or declare the store of the record's key: store='seen', state='count bigint'
+
+orders.process(Forgetful, schema="n bigint", ttl="1 day")
+→ 1: process: ttl without a store. It is a part of what a store has: store='seen', state='count bigint, due timestamp'
+
+orders.process_values(Forgetful, schema="n bigint", key_serde=Long())
+→ 1: process_values: there is no argument 'key_serde'. Give the records the key before: select_key('…', key_serde=…)
 
 orders.map_values(arrow_batch("score"))
 → 1: arrow_batch: function is the text 'score'; it takes a function. For example stream.map_values(arrow_batch(score))

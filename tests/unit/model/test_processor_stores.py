@@ -125,7 +125,7 @@ def test_processors_with_stores_of_their_own_are_two_states(topology: Topology, 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"stores": {}}, "there is no store"),
+        ({"stores": {}}, "the processor has no store 'seen'; it has none"),
         ({"stores": {"seen": SEEN}, "store": "seen"}, "stores beside store"),
         ({"stores": {"seen": Long()}}, "stores['seen'] is a Long"),
         ({"stores": {"seen": KeyValueStore(Avro("id"), Long())}}, "the keys of 'seen' are"),
@@ -138,7 +138,7 @@ def test_processors_with_stores_of_their_own_are_two_states(topology: Topology, 
         ({"stores": {"other": SEEN}}, "Detector.init raised KeyError"),
         ({"stores": {"seen": SEEN}, "schema": "no schema at all,"}, "schema"),
         ({"store": "seen"}, "the store is not declared"),
-        ({}, "the store is not declared"),
+        ({}, "the processor has no store 'seen'; it has none"),
         ({"store": "seen", "state": "n int", "key_serde": Long()}, "key_serde without stores"),
     ],
 )

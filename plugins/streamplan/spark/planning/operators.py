@@ -42,6 +42,8 @@ from streamplan.model.operations import (
     OuterStreamJoin,
     Peek,
     PeekFunction,
+    ProcessToAct,
+    ProcessWithoutStores,
     Split,
     Suppress,
     TableFilter,
@@ -66,6 +68,7 @@ from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
 from streamplan.spark.planning.global_table_join import join_with_global_table
 from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
+from streamplan.spark.planning.process_records import process_records
 from streamplan.spark.planning.python_functions import branched_by, call_with, filter_by, flat_map_by, map_by
 from streamplan.spark.planning.records import (
     RecordFrame,
@@ -312,8 +315,10 @@ class OperatorPlanner:
                 return flat_map_by(frame, function, dict(fields), key, key_serde)
             case FlatMapValuesFunction(function=function, fields=fields):
                 return flat_map_by(frame, function, dict(fields))
-            case ForEach() | PeekFunction():
+            case ForEach() | PeekFunction() | ProcessToAct():
                 return self._act(node, frame)
+            case ProcessWithoutStores() as process:
+                return process_records(frame, process, self.subtopology.id)
             case Merge():
                 return self._merge(node, predecessors)
             case Peek(metrics=metrics):
@@ -442,7 +447,10 @@ class OperatorPlanner:
     def _act(self, node: Processor, frame: RecordFrame) -> RecordFrame:
         """Call a function once with each record, beside what becomes of the records: several outputs may come of it."""
         assert isinstance(node.operation, ACTS)
-        if self._acts:
+        if self._acts and isinstance(node.operation, ProcessToAct):
+            called = process_records(frame.accepted(), node.operation, self.subtopology.id)
+            self.write(dead_letter_rows(called.rejected()))
+        elif self._acts:
             self.write(dead_letter_rows(call_with(frame.accepted(), node.operation.function)))
         if isinstance(node.operation, PeekFunction):
             return frame

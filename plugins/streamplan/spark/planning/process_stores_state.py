@@ -7,12 +7,12 @@ library's record cache does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import count, groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
@@ -20,20 +20,20 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from streamplan.model.operations import Columns, ProcessWithStores, Schedule, StateStore
-from streamplan.model.processor import OF_RECORD, ProcessorContext, Record
+from streamplan.model.processor import Record
 from streamplan.model.processor_stores import require_store, schedule_of
-from streamplan.model.timestamps import timestamp_fault
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, Duration
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.field_types import StructType as DeclaredStruct
 from streamplan.serdes.field_types import parse_type
-from streamplan.serdes.moments import as_datetime, as_milliseconds
+from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import KeySerde
 from streamplan.serdes.serde import Serde, Undecodable
-from streamplan.spark.headers import headers_as_text, headers_from_text
+from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import note
 from streamplan.spark.planning.field_types import in_state
-from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit, fields_of, parts_of, rejected_by
+from streamplan.spark.planning.forwarding import Current, ForwardingContext
+from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit, rejected_by
 from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import sweep_is_due, task_order
 from streamplan.spark.planning.task_stores import BEFORE_ALL_TIME, TaskStore, bounds_of, start_of
@@ -82,24 +82,7 @@ def struct_of(fields: Columns) -> DeclaredStruct:
     return DeclaredStruct(tuple((name, parse_type(of_field)) for name, of_field in fields))
 
 
-class _Forwarded(NamedTuple):
-    """A record that was forwarded. ``value`` has the form of a state, ``key`` is in bytes, ``at`` in ms."""
-
-    key: bytes | None
-    value: dict[str, Any] | None
-    at: int
-    headers: str | None
-
-
-class _Current(NamedTuple):
-    """The record that is processed: what is forwarded has its key, time and headers. ``key`` is as Python sees it."""
-
-    key: Any
-    at: int
-    headers: str | None
-
-
-class _Context(ProcessorContext):
+class _Context(ForwardingContext):
     """What a class has in one micro-batch.
 
     Args:
@@ -109,13 +92,12 @@ class _Context(ProcessorContext):
     """
 
     def __init__(self, task: TaskProcessor, task_id: str, stores: Mapping[str, TaskStore]) -> None:
+        super().__init__(task.operation)
         self._task, self._task_id = task, task_id
         self._stores = {name: stores[name].seen for name in task.operation.stores}
         self.punctuators: list[tuple[Schedule, Callable[[datetime], Any]]] = []
         self.is_open = True
         self.stream_time = BEFORE_ALL_TIME
-        self.current: _Current | None = None
-        self.forwarded: list[_Forwarded] = []
 
     @property
     def task_id(self) -> str:
@@ -133,41 +115,10 @@ class _Context(ProcessorContext):
             raise RuntimeError("schedule is called in init: what is scheduled later would be gone with the micro-batch")
         self.punctuators.append((schedule_of(interval, punctuation), punctuator))
 
-    def forward(
-        self,
-        value: Any,
-        *,
-        key: Any = OF_RECORD,
-        timestamp: datetime | None = None,
-        headers: Iterable[tuple[str, str | bytes | None]] | None = None,
-    ) -> None:
-        if self.current is None:
-            raise RuntimeError("there is no record to forward in init")
-        if value is not None and not self._task.operation.fields:
-            raise TypeError("forward: the declaration of the processor has no schema of what it forwards")
-        to = self.current.key if key is OF_RECORD else key
-        raw = None if to is None else self._task.operation.key_serde.write_key(to)
-        at = self.current.at if timestamp is None else as_milliseconds(timestamp)
-        if (fault := timestamp_fault(at)) is not None:
-            raise ValueError(f"forward: {fault}")
-        text = self.current.headers if headers is None else headers_as_text([*map(_header, headers)])
-        self.forwarded.append(_Forwarded(raw, self._judged(value), at, text))
-
-    def _judged(self, value: Any) -> dict[str, Any] | None:
-        try:
-            fields = fields_of(value, self._task.made_type.names)
-            if fields is None:
-                return None
-            judged = pa.scalar(parts_of(fields, self._task.made_type, ""), self._task.made_type)
-        except Unfit as error:
-            raise TypeError(f"forward: {str(error).removeprefix('returned ')}") from error
+    def _made(self, value: dict[str, Any]) -> dict[str, Any]:
+        judged = pa.scalar(value, self._task.made_type)
         made: dict[str, Any] = in_state(judged.as_py(maps_as_pydicts="strict"), self._task.made_struct)
         return made
-
-
-def _header(header: tuple[str, str | bytes | None]) -> tuple[str, bytes | None]:
-    name, value = header
-    return name, value.encode() if isinstance(value, str) else value
 
 
 class ProcessStoresState(StatefulProcessor):
@@ -267,7 +218,7 @@ class ProcessStoresState(StatefulProcessor):
             except Undecodable as error:
                 # An operation has made what cannot be read, such as a moment in the year 10000.
                 raise Unfit(f"cannot be called: {error}") from error
-            context.current = _Current(key, row.at, headers)
+            context.current = Current(key, row.at, headers)
             at = as_datetime(row.at)
             record = Record(key, value, at, topic, partition, offset, tuple(headers_from_text(headers)))
             return self._processors[row.of].process(record)
@@ -297,7 +248,7 @@ class ProcessStoresState(StatefulProcessor):
         for due_at, of, number in due:
             if due_at <= now:
                 punctuator = self._contexts[of].punctuators[number][1]
-                self._contexts[of].current = _Current(None, now, None)
+                self._contexts[of].current = Current(None, now, None)
                 name = getattr(punctuator, "__name__", "punctuator")
 
                 def call(punctuator: Callable[[datetime], Any] = punctuator) -> Any:
@@ -322,11 +273,7 @@ class ProcessStoresState(StatefulProcessor):
             store.at = at
         common = {"partition": record["partition"], "of": of, "record": record}
         try:
-            results = call()
-            if isinstance(results, str | bytes | Mapping) or not isinstance(results, Iterable | None):
-                raise Unfit(f"returned {type(results).__name__}, and not a list of values")
-            for value in results or ():
-                context.forward(value)
+            context.forward_each(call())
         except BaseException as error:  # whatever a class of a declaration raises is the record's reason
             if isinstance(error, NOT_OF_A_FUNCTION):
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -29,12 +29,16 @@ def write_values(frame: RecordFrame, serde: Serde) -> RecordFrame:
 
     Args:
         frame: The records.
-        serde: Writes all fields of their values.
+        serde: Writes all fields of their values. One of a single text or number writes a field of any name.
 
     Raises:
         Refused: A field has another type than the serde writes.
     """
-    _require_types(frame, serde)
+    of_one = isinstance(serde, Primitive) and len(frame.fields) == 1
+    names = dict(zip(serde.fields, frame.fields if of_one else serde.fields, strict=True))
+    _require_types(frame, serde, names)
+    if of_one:
+        frame = replace(frame, data=frame.data.withColumnRenamed(frame.fields[0], FIELD))
     run = written_batches(serde)
     has_value = ~frame.has_no_value
     if isinstance(serde, Primitive):  # a null text or number is a null value, as for the serializers of Kafka
@@ -90,12 +94,17 @@ def written_batches(serde: Serde) -> ArrowFunction:
     return run
 
 
-def _require_types(frame: RecordFrame, serde: Serde) -> None:
+def _require_types(frame: RecordFrame, serde: Serde, names: Mapping[str, str]) -> None:
+    """Refuse fields of other types.
+
+    Args:
+        names: By each field that the serde writes the field of the records.
+    """
     types = declared_fields(frame.data)
     faults = [
-        f"{name} is of type {types[name]}, and the serde writes {text}"
+        f"{names[name]} is of type {types[names[name]]}, and the serde writes {text}"
         for name, text in serde.fields.items()
-        if not _is_written_as(types[name], parse_type(text))
+        if not _is_written_as(types[names[name]], parse_type(text))
     ]
     if faults:
         raise Refused("; ".join(faults), remedy="Cast it in a map_values before.")

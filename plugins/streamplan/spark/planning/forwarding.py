@@ -1,0 +1,105 @@
+"""What a Python class forwards: judged by the schema of its declaration, with key, time and headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from streamplan.model.operations import ProcessToAct, ProcessWithoutStores, ProcessWithStores
+from streamplan.model.processor import OF_RECORD, ProcessorContext
+from streamplan.model.timestamps import timestamp_fault
+from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.moments import as_milliseconds
+from streamplan.spark.headers import headers_as_text
+from streamplan.spark.planning.function_results import Unfit, fields_of, parts_of
+
+
+class Forwarded(NamedTuple):
+    """A record that was forwarded.
+
+    Attributes:
+        key: In bytes.
+        value: Its fields, in the form that the operator takes.
+        at: Its timestamp in ms.
+        headers: As text.
+    """
+
+    key: bytes | None
+    value: dict[str, Any] | None
+    at: int
+    headers: str | None
+
+
+class Current(NamedTuple):
+    """The record that is processed: what is forwarded has its key, time and headers. ``key`` is as Python sees it."""
+
+    key: Any
+    at: int
+    headers: str | None
+
+
+class ForwardingContext(ProcessorContext):
+    """A context that notes what a class forwards.
+
+    Args:
+        operation: What the class is declared with.
+    """
+
+    def __init__(self, operation: ProcessWithStores | ProcessWithoutStores) -> None:
+        self._operation = operation
+        self._made_type = struct_type(dict(operation.fields))
+        self.current: Current | None = None
+        self.forwarded: list[Forwarded] = []
+
+    def forward(
+        self,
+        value: Any,
+        *,
+        key: Any = OF_RECORD,
+        timestamp: datetime | None = None,
+        headers: Iterable[tuple[str, str | bytes | None]] | None = None,
+    ) -> None:
+        """See :meth:`ProcessorContext.forward`."""
+        if self.current is None:
+            raise RuntimeError("there is no record to forward in init")
+        if not self._operation.fields and (value is not None or isinstance(self._operation, ProcessToAct)):
+            raise TypeError("forward: the declaration of the processor has no schema of what it forwards")
+        if key is not OF_RECORD and self._operation.keeps_key:
+            raise TypeError(
+                "forward: process_values keeps the key of the record; with process(…) it can be another one"
+            )
+        to = self.current.key if key is OF_RECORD else key
+        raw = None if to is None else self._operation.key_serde.write_key(to)
+        at = self.current.at if timestamp is None else as_milliseconds(timestamp)
+        if (fault := timestamp_fault(at)) is not None:
+            raise ValueError(f"forward: {fault}")
+        text = self.current.headers if headers is None else headers_as_text([*map(_header, headers)])
+        self.forwarded.append(Forwarded(raw, self._judged(value), at, text))
+
+    def forward_each(self, results: Any) -> None:
+        """Forward the values that a method has returned.
+
+        Raises:
+            Unfit: It has returned something else.
+        """
+        if isinstance(results, str | bytes | Mapping) or not isinstance(results, Iterable | None):
+            raise Unfit(f"returned {type(results).__name__}, and not a list of values")
+        for value in results or ():
+            self.forward(value)
+
+    def _judged(self, value: Any) -> dict[str, Any] | None:
+        try:
+            fields = fields_of(value, self._made_type.names)
+            return None if fields is None else self._made(parts_of(fields, self._made_type, ""))
+        except Unfit as error:
+            raise TypeError(f"forward: {str(error).removeprefix('returned ')}") from error
+
+    def _made(self, value: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a value, as Arrow takes them, in the form that the operator takes."""
+        return value
+
+
+def _header(header: tuple[str, str | bytes | None]) -> tuple[str, bytes | None]:
+    name, value = header
+    return name, value.encode() if isinstance(value, str) else value
