@@ -17,10 +17,11 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock, Thread
 from typing import Any
 
-from streamplan.errors import Refused
+from streamplan.errors import Refused, StreamplanError
 from streamplan.queries.answers import Answer, Answers, told
 from streamplan.queries.metrics import exposition
 from streamplan.queries.queries import Queries
+from streamplan.serdes.reason import text_of
 
 LEAST_TOKEN = 16
 """The least number of characters of a token."""
@@ -167,9 +168,16 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/metrics":
             self._send_bytes(200, exposition(self.server.queries, self.server.statuses), "text/plain; version=0.0.4")
         else:
-            self._send(self.server.answers.answer(self.path))
+            self._send(self._answer())
 
     do_HEAD = do_GET
+
+    def _answer(self) -> Answer:
+        try:
+            return self.server.answers.answer(self.path)
+        except Exception as error:  # noqa: BLE001  # whatever a value of a store raises: the client is told
+            fault = f"{type(error).__name__}: {text_of(error)}"
+            return told(500, StreamplanError(f"path {self.path}", expected="an answer", observed=fault))
 
     def _not_allowed(self) -> None:
         self.close_connection = True  # the body was not read

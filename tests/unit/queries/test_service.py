@@ -13,6 +13,7 @@ import pytest
 from streamplan.errors import Refused
 from streamplan.model.partitioner import partition_for_key
 from streamplan.queries.service import Service, read_tokens
+from streamplan.queries.store_form import ReadValues
 
 from tests.support.queried import PARTITIONS, Queried
 
@@ -115,6 +116,38 @@ def test_what_is_no_http_is_answered_in_json(start: Start) -> None:
         raw.sendall(b"nonsense\r\n\r\n")
         answer = b"".join(iter(lambda: raw.recv(65536), b""))
     assert b'"subject": "the request"' in answer
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://[1/stores", 400),
+        ("/stores//[1", 404),
+        ("/?" + "&".join(map(str, range(30))), 400),
+        ("/stores/../..", 404),
+    ],
+)
+def test_every_question_is_answered(start: Start, target: str, status: int) -> None:
+    connection = start()
+    connection.putrequest("GET", target, skip_host=True)
+    connection.putheader("Host", "localhost")
+    connection.endheaders()
+    response = connection.getresponse()
+    assert (response.status, "error" in json.loads(response.read())) == (status, True)
+
+
+def test_what_nobody_expects_is_answered_500_and_the_next_question_as_ever(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RecursionError("too \ud800 deep")
+
+    connection = start()
+    with monkeypatch.context() as patched:
+        patched.setattr(ReadValues, "value", fail)
+        status, body = ask(connection, "/stores/totals/get?key=%C3%A4nn%C3%A4")
+        assert (status, body["observed"]) == (500, "RecursionError: too \\ud800 deep")
+    assert ask(connection, "/stores/totals/get?key=%C3%A4nn%C3%A4")[0] == 200
 
 
 def test_another_address_is_refused_without_a_token() -> None:

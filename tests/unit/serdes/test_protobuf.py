@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import math
 import pickle
 import random
 import re
+import struct
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
@@ -490,6 +492,27 @@ def test_a_serde_can_be_sent_to_other_processes(everything: Protobuf) -> None:
     sent = pickle.loads(pickle.dumps(everything))
     assert sent == everything
     assert sent.decode(sent.encode(ABSENT)) == ABSENT
+
+
+NO_JSON = """syntax = "proto3";
+import "google/protobuf/struct.proto";
+import "google/protobuf/timestamp.proto";
+message Event { google.protobuf.Timestamp at = 1; google.protobuf.Value value = 2; string name = 3; }
+"""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x0a\x09\x08" + b"\xff" * 7 + b"\x0f",  # a moment that there is not
+        b"\x12\x09\x11" + struct.pack("<d", math.nan),
+    ],
+)
+def test_a_message_that_json_does_not_have_is_shown_as_no_json(message: bytes) -> None:
+    """Google's library raises an error of its own for a part of a message, and ValueError for the message itself."""
+    schemas = DeclaredSchemas((WrittenSchema(NO_JSON, format="PROTOBUF"),))
+    assert text_of_value(b"\0\0\0\0\1\0\x1a\1a", schemas) == '{"name": "a"}'
+    assert text_of_value(b"\0\0\0\0\1\0" + message, schemas) is None
 
 
 def test_a_value_is_shown_as_json_with_all_that_was_written(declare: Declare, everything: Protobuf) -> None:
