@@ -19,6 +19,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from streamplan.kafka_types import Header
 from streamplan.model.operations import Columns, ProcessWithStores, Schedule, StateStore
 from streamplan.model.processor import OF_RECORD, ProcessorContext, Record
 from streamplan.model.processor_stores import require_store, schedule_of
@@ -29,6 +30,7 @@ from streamplan.serdes.field_types import StructType as DeclaredStruct
 from streamplan.serdes.field_types import parse_type
 from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import KeySerde
+from streamplan.serdes.reason import representation_of
 from streamplan.serdes.serde import Serde, Undecodable
 from streamplan.spark.headers import headers_as_text, headers_from_text
 from streamplan.spark.noted_records import note
@@ -41,6 +43,8 @@ from streamplan.spark.sink.writers import times_by_clock
 
 RECORD = ("topic", "partition", "offset", "headers", "original_key", "value", "reason", "order", "partition_time")
 """The parts of ``record`` that the rows of all classes have."""
+
+_HEADER_PARTS = 2
 
 _NO_RECORD: Mapping[str, Any] = {**dict.fromkeys(RECORD), "order": []}
 
@@ -165,8 +169,16 @@ class _Context(ProcessorContext):
         return made
 
 
-def _header(header: tuple[str, str | bytes | None]) -> tuple[str, bytes | None]:
+def _header(header: tuple[str, str | bytes | None]) -> Header:
+    """A header as it is written. librdkafka's client ends the process at a name that UTF-8 does not have."""
+    if not isinstance(header, tuple | list) or len(header) != _HEADER_PARTS:
+        raise TypeError(f"forward: a header is a name and a value, and not {representation_of(header)}")
     name, value = header
+    if not isinstance(name, str) or "\0" in name:
+        raise TypeError(f"forward: the name of a header is a text without NUL, and not {representation_of(name)}")
+    name.encode()  # raises for half of a surrogate pair
+    if not isinstance(value, str | bytes | bytearray | None):
+        raise TypeError(f"forward: the header {name} is a text or bytes, and not {representation_of(value)}")
     return name, value.encode() if isinstance(value, str) else value
 
 
