@@ -152,6 +152,26 @@ def test_a_schema_without_types_of_fields_is_refused_with_the_reason(schema: str
         _ = Avro(schema).fields
 
 
+@pytest.mark.parametrize(
+    ("base", "logical", "expected"),
+    [
+        ("string", "time-millis", "string"),
+        ("long", "time-millis", "bigint"),
+        ("int", "timestamp-millis", "int"),
+        ("int", "time-micros", "int"),
+        ("string", "duration", "string"),
+        ("double", "local-timestamp-nanos", "double"),
+        ("string", "uuid", "string"),
+        ("long", "made-up", "bigint"),
+        ("string", "decimal", "string"),
+    ],
+)
+def test_a_logical_type_of_another_type_is_ignored_as_avro_says(base: str, logical: str, expected: str) -> None:
+    schema = record(("a", {"type": base, "logicalType": logical}))
+    assert fastavro.parse_schema(json.loads(schema))
+    assert Avro(schema).fields == {"a": expected}
+
+
 def test_a_relative_path_begins_at_the_file_that_declares_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path.parent)
     (tmp_path / "order.avsc").write_text(EVERYTHING, encoding="utf-8")
