@@ -17,7 +17,7 @@ from streamplan.errors import Refused
 from streamplan.serdes.protobuf import Protobuf
 from streamplan.serdes.schema_serde import PREFIX
 from streamplan.serdes.schema_source import Reference, WrittenSchema
-from streamplan.serdes.serde import key_of
+from streamplan.serdes.serde import Undecodable, key_of
 from streamplan.serdes.value_text import text_of_value
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
@@ -331,6 +331,20 @@ def test_proto2_has_required_fields_defaults_and_closed_enums(declare: Declare) 
     assert reason_of(serde, MAIL + b"\x0a\1a\x2b\x2c") == "g[0].g is not written, and the schema requires it"
     with pytest.raises(ValueError, match=r"^id is null, and the schema has no null there$"):
         serde.encode({"id": None, "g": []})
+
+
+def test_a_text_of_proto2_that_is_not_utf_8_is_rejected_as_that_of_proto3(declare: Declare) -> None:
+    """Google's library does not judge it, and gives bytes in its place: a key was their representation."""
+    fields = "string id = 1; {0} string each = 2; map<string, string> by = 3; oneof one {{ string a = 4; }}"
+    old = declare(f'syntax = "proto2"; message M {{ optional {fields.format("repeated")} }}')
+    new = declare(f'syntax = "proto3"; message M {{ {fields.format("repeated")} }}')
+    for number, message in enumerate((b"\x0a\1\xff", b"\x12\1\xff", b"\x1a\6\x0a\1k\x12\1\xff", b"\x22\1\xff")):
+        place = ("id", "each[0]", "by['k']", "a")[number]
+        assert reason_of(reading(old, old), MAIL + message) == f"{place} is a text that is not UTF-8"
+        assert reason_of(reading(new, new), MAIL + message) == "the value is no M of schema 1"
+        expect_column_as_values(reading(old, old), [MAIL + message, MAIL + b"\x0a\1a"])
+        with pytest.raises(Undecodable):
+            key_of(reading(old, old), "id", MAIL + message)
 
 
 # -- other schemas
