@@ -58,7 +58,7 @@ class TaskOwner:
         """Where workers of this machine reach the owner: a socket in a directory of this user alone."""
         # A longer path is no address of a socket (unix(7)).
         is_long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST_DIRECTORY
-        where = "/tmp" if is_long else None  # noqa: S108 - the directory in it has a name of its own
+        where = "/tmp" if is_long else None
         directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="streamplan-", dir=where))
         path = str(Path(directory) / "owner")
         listener = self._stack.enter_context(Listener(path, "AF_UNIX", backlog=64))
