@@ -163,6 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1  # the headers and the body go out at once
 
     def do_GET(self) -> None:
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self.close_connection = True  # no body is read, and it would be taken for the next request
         if (refusal := self._refusal()) is not None:
             self._send(refusal)
         elif self.path == "/metrics":
@@ -224,6 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
             "Content-Length": str(len(body)),
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",
+            **({"Connection": "close"} if self.close_connection else {}),
             **headers,
         }.items():
             self.send_header(name, value)

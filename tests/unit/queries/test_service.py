@@ -136,6 +136,21 @@ def test_every_question_is_answered(start: Start, target: str, status: int) -> N
     assert (response.status, "error" in json.loads(response.read())) == (status, True)
 
 
+@pytest.mark.parametrize(
+    "body", ["Content-Length: {length}\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n"]
+)
+def test_a_body_is_not_taken_for_the_next_request(start: Start, body: str) -> None:
+    """Behind a proxy, somebody else's question would be answered with it."""
+    connection = start()
+    hidden = "GET /stores HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    request = f"GET /health HTTP/1.1\r\nHost: localhost\r\n{body.format(length=len(hidden))}{hidden}"
+    with socket.create_connection((connection.host, connection.port or 0), 60) as raw:
+        raw.sendall(request.encode())
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert answer.count(b"HTTP/1.1 ") == answer.count(b"Connection: close\r\n") == 1
+    assert answer.endswith(b'{"status": "ok", "lag": 0}\n')
+
+
 def test_what_nobody_expects_is_answered_500_and_the_next_question_as_ever(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
