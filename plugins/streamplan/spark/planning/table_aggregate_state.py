@@ -83,17 +83,11 @@ class TableAggregateState(AggregateFunctionState):
         self, processor: Any, record: Record, key: bytes, at: int
     ) -> tuple[list[dict[str, Any] | None] | str, int]:
         entry = self._entry(key)
-        was_there = entry.value is not None
         try:
             made = self._functions.changed(record.key, key, record.value.new, record.value.old, entry.value)
         except Rejected as error:
             return str(error), at
-        if was_there:
-            at = max(at, entry.put_at)
-        elif made.data is None:
-            return [], at
-        entry.change(made.data, None, at)
-        return [made.value], at
+        return self._put(entry, made, at)
 
     @cached_property
     def _functions(self) -> TableFunctions:
