@@ -15,6 +15,7 @@ MODULES = (
     "keys",
     "function_results",
     "avro_values",
+    "avro_evolution",
     "protobuf_values",
     "json_schema_values",
 )

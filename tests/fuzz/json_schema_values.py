@@ -9,7 +9,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from jsonschema import Draft7Validator
+from jsonschema import Draft4Validator, Draft6Validator, Draft7Validator, Draft201909Validator, Draft202012Validator
 from streamplan.serdes.field_types import DecimalType, FieldType
 from streamplan.serdes.json_schema import JsonSchema
 from streamplan.serdes.schema_source import WrittenSchema
@@ -46,7 +46,27 @@ SCALARS: tuple[dict[str, Any], ...] = (
     {"type": "string", "format": "email"},
     {"enum": ["a", "b"]},
 )
-DRAFTS = (None, "http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema", "x:own")
+DRAFTS: tuple[tuple[str | None, Any], ...] = (
+    (None, Draft7Validator),
+    ("x:own", Draft7Validator),
+    ("http://json-schema.org/draft-04/schema#", Draft4Validator),
+    ("http://json-schema.org/draft-06/schema#", Draft6Validator),
+    ("http://json-schema.org/draft-07/schema#", Draft7Validator),
+    ("https://json-schema.org/draft/2019-09/schema", Draft201909Validator),
+    ("https://json-schema.org/draft/2020-12/schema", Draft202012Validator),
+)
+RESTRICTIONS: tuple[dict[str, Any], ...] = (
+    {"oneOf": [{"required": ["f0"]}, {"required": ["f1"]}]},
+    {"anyOf": [{"required": ["f1"]}, {"minProperties": 2}]},
+    {"not": {"required": ["f2"]}},
+    {"allOf": [{"maxProperties": 3}]},
+    {"patternProperties": {"^x": {"type": "integer"}}},
+    {"dependencies": {"f0": ["f1"]}},
+    {"if": {"required": ["f0"]}, "then": {"required": ["f1"]}},
+    {"dependentRequired": {"f0": ["f1"]}},
+    {"propertyNames": {"maxLength": 2}},
+)
+"""Of objects, beside their types. A draft ignores the words that it does not have."""
 
 
 def findings(random: Random) -> Iterator[str]:
@@ -57,8 +77,15 @@ def findings(random: Random) -> Iterator[str]:
         schema["required"] = random.sample(sorted(properties), 1)
     if random.random() < 0.3:
         schema["additionalProperties"] = False
-    if draft := random.choice(DRAFTS):
+    for restriction in random.sample(RESTRICTIONS, random.choice((0, 0, 1, 2))):
+        schema |= restriction
+    definitions = {f"d{n}": _type(random, 1) for n in range(2)}
+    schema = {**_with_references(random, schema, definitions), "definitions": definitions}
+    draft, judged_by = random.choice(DRAFTS)
+    if draft is not None:
         schema["$schema"] = draft
+    if judged_by is Draft4Validator:
+        schema = _of_draft_4(schema)
     text = json.dumps(schema)
     serde = JsonSchema(text).with_schemas(DeclaredSchemas((WrittenSchema(text, (), "JSON"),)), "t")
     values: list[bytes | None] = [None]
@@ -72,7 +99,7 @@ def findings(random: Random) -> Iterator[str]:
         values += [data, *(PREFIX + mutated(random, data[5:], PIECES) for _ in range(8)), mutated(random, data, PIECES)]
     yield from reading(serde, values)
     has_decimal = any(isinstance(each, DecimalType) for each in _parts(serde))
-    judge = Draft7Validator({name: each for name, each in schema.items() if name != "$schema"})
+    judge = judged_by({name: each for name, each in schema.items() if name != "$schema"})
     for each in values:
         if each is not None and not has_decimal:  # the partner divides doubles where a decimal is exact
             yield from _judged_alike(serde, judge, each)
@@ -104,6 +131,41 @@ def _judged_alike(serde: JsonSchema, judge: Any, data: bytes) -> Iterator[str]:
 def _integer(text: str) -> int | Decimal:
     """Python refuses to read an integer with so many digits. JSON does not limit them."""
     return int(text) if len(text) <= LONGEST_INTEGER else Decimal(text)
+
+
+def _with_references(random: Random, schema: Any, definitions: dict[str, Any]) -> Any:
+    """A schema in which some types are references, may be null, or stand in a list of one."""
+    if isinstance(schema, list):
+        return [_with_references(random, each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _with_references(random, each, definitions) for name, each in schema.items()}
+    if "properties" in found:
+        found["properties"] = {name: _wrapped(random, each, definitions) for name, each in found["properties"].items()}
+    return found
+
+
+def _wrapped(random: Random, schema: Any, definitions: dict[str, Any]) -> Any:
+    match random.randrange(12):
+        case 0:
+            return {"$ref": f"#/definitions/{random.choice(sorted(definitions))}"}
+        case 1:
+            return {"oneOf": [{"type": "null"}, schema]} if "enum" in schema else {"anyOf": [schema, {"type": "null"}]}
+        case 2:
+            return {"allOf": [schema, {"title": "a title"}]}
+    return schema
+
+
+def _of_draft_4(schema: Any) -> Any:
+    """A schema in which the bounds of draft 6 are those of draft 4."""
+    if isinstance(schema, list):
+        return [_of_draft_4(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _of_draft_4(each) for name, each in schema.items()}
+    if isinstance(bound := found.pop("exclusiveMaximum", None), int):
+        found |= {"maximum": bound, "exclusiveMaximum": True}
+    return found
 
 
 def _type(random: Random, depth: int) -> dict[str, Any]:

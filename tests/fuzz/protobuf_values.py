@@ -30,10 +30,10 @@ _SCALARS = {1: "double", 3: "int64", 4: "uint64", 5: "int32", 8: "bool", 9: "str
 
 
 @cache
-def _serde() -> tuple[Protobuf, Any]:
-    """A message of proto3 with all forms of fields, and its class."""
+def _serde(syntax: str) -> tuple[Protobuf, Any]:
+    """A message of proto3 or proto2 with all forms of fields, and its class."""
     of_field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="all.proto", syntax="proto3", package="shop")
+    file = descriptor_pb2.FileDescriptorProto(name="all.proto", syntax=syntax, package="shop")
     file.dependency.extend(["google/protobuf/timestamp.proto", "google/protobuf/wrappers.proto"])
     state = file.enum_type.add(name="State")
     for number, name in enumerate(("NEW", "PAID")):
@@ -42,7 +42,6 @@ def _serde() -> tuple[Protobuf, Any]:
     line.field.add(name="sku", number=1, type=9, label=1)
     line.field.add(name="n", number=2, type=5, label=1)
     message = file.message_type.add(name="All")
-    message.oneof_decl.add(name="_maybe")
     number = 1
     for kind, name in _SCALARS.items():
         message.field.add(name=name, number=number, type=kind, label=1)
@@ -54,7 +53,16 @@ def _serde() -> tuple[Protobuf, Any]:
         number += 2
     message.field.add(name="note", number=60, type=11, label=1, type_name=".google.protobuf.StringValue")
     message.field.add(name="state", number=61, type=14, label=1, type_name=".shop.State")
-    message.field.add(name="maybe", number=62, type=5, label=1, oneof_index=0, proto3_optional=True)
+    maybe = message.field.add(name="maybe", number=62, type=5, label=1)
+    if syntax == "proto3":
+        message.oneof_decl.add(name="_maybe")
+        maybe.oneof_index, maybe.proto3_optional = 0, True
+    else:
+        message.extension_range.add(start=100, end=200)
+        group = message.nested_type.add(name="Bundle")
+        group.field.add(name="sku", number=1, type=9, label=1, default_value="none")
+        of_group = {"type": of_field.TYPE_GROUP, "type_name": ".shop.All.Bundle"}
+        message.field.add(name="bundle", number=64, label=3, **of_group)
     entry = message.nested_type.add(name="RatesEntry")
     entry.options.map_entry = True
     entry.field.add(name="key", number=1, type=of_field.TYPE_INT32, label=1)
@@ -72,7 +80,7 @@ def _serde() -> tuple[Protobuf, Any]:
 
 def findings(random: Random) -> Iterator[str]:
     """Make values, and changed bytes of them."""
-    serde, message_class = _serde()
+    serde, message_class = _serde(random.choice(("proto2", "proto3")))
     values = []
     for _ in range(4):
         value = {name: value_of(random, of_field, 0) for name, of_field in serde.types.items()}
@@ -105,10 +113,11 @@ def _taken_alike(serde: Protobuf, message_class: Any, data: bytes) -> Iterator[s
         yield f"the library refuses {shown(data)}, which is read as {shown(found)}"
         return
     for name in _SCALARS.values():
-        if name != "uint64" and (found[name], found[f"{name}s"]) != (
-            getattr(message, name),
-            list(getattr(message, f"{name}s")),
-        ):
+        is_absent = message.DESCRIPTOR.fields_by_name[name].has_presence and not message.HasField(name)
+        expected = None if is_absent else getattr(message, name)
+        if name != "uint64" and (found[name], found[f"{name}s"]) != (expected, list(getattr(message, f"{name}s"))):
             yield f"{name} of {shown(data)} is read as {shown(found[name])}"
+    if not all(isinstance(text, str) for text in (found["string"] or "", *found["strings"])):
+        yield f"a text of {shown(data)} is read as bytes"
     if found["maybe"] != (message.maybe if message.HasField("maybe") else None):
         yield f"maybe of {shown(data)} is read as {shown(found['maybe'])}"

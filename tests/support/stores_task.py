@@ -103,6 +103,11 @@ class StoresTask:
         """What the state has of each store."""
         return {store.store: self._variables.maps[f"store{n}"].content for n, store in enumerate(self.stores)}
 
+    @property
+    def times(self) -> Any:
+        """The times that the state keeps."""
+        return self._variables.variables["times"].get()
+
     def _run(self, state: ProcessStoresState, rows: Iterable[Row]) -> list[Forwarded]:
         state.init(self._variables)  # type: ignore[arg-type]
         made = []

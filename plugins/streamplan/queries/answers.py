@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from streamplan.errors import Refused, StreamplanError, did_you_mean
 from streamplan.observability.lookup import time_text
@@ -29,12 +29,15 @@ from streamplan.queries.selections import (
 )
 from streamplan.queries.state_view import Entry, PartitionNotHeld, Place, StoreView
 from streamplan.queries.store_form import StoreForm, StoreKind, UnknownStore
+from streamplan.serdes.json_keys import KeyFields
 
 LIMIT = 1_000
 """The greatest number of entries of an answer, where the question says no other one."""
 
 MOST_ENTRIES = 100_000
 """The greatest limit that a question may say."""
+
+_MOST_PARAMETERS = 20
 
 Parameters: TypeAlias = Mapping[str, str]
 
@@ -181,7 +184,7 @@ class Answers:
             target: The path, and behind ``?`` the parameters.
         """
         try:
-            split = urlsplit(target)
+            split = _split(target)
             steps = [unquote(step) for step in split.path.split("/") if step]
             parameters = _parameters(split.query)
             match steps:
@@ -289,17 +292,31 @@ class Answers:
         }
 
 
+def _split(target: str) -> SplitResult:
+    try:
+        return urlsplit(target)
+    except ValueError as error:
+        raise Refused(f"path {target}", expected="a path of a URL", observed=str(error)) from error
+
+
 def _text(time_ms: int | None) -> str | None:
     return None if time_ms is None else time_text(time_ms)
 
 
 def _as_json(key: Any) -> Any:
+    """A key as JSON has it: bytes in hexadecimal digits."""
+    if isinstance(key, KeyFields):
+        return {name: _as_json(part) for name, part in key.items()}
     return key.hex() if isinstance(key, bytes) else key
 
 
 def _parameters(query: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True, max_num_fields=20):
+    try:
+        parsed = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
+    except ValueError as error:
+        raise Refused("the parameters", expected=f"at most {_MOST_PARAMETERS}", observed="more") from error
+    for name, value in parsed:
         if name in found:
             raise Refused(f"parameter {name}", expected="one value", observed="two")
         found[name] = value
@@ -320,7 +337,7 @@ def _require(given: Parameters, needs: tuple[str, ...], takes: tuple[str, ...]) 
 
 def _limit(given: Parameters) -> int:
     text = given.get("limit", str(LIMIT))
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= MOST_ENTRIES:
+    if re.fullmatch(r"\d{1,9}", text, re.ASCII) is None or not 1 <= int(text) <= MOST_ENTRIES:
         raise Refused("limit", expected=f"a whole number, 1 to {MOST_ENTRIES}", observed=text)
     return int(text)
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock, Thread
 from typing import Any
 
-from streamplan.errors import Refused
+from streamplan.errors import Refused, StreamplanError
 from streamplan.queries.answers import Answer, Answers, told
 from streamplan.queries.metrics import exposition
 from streamplan.queries.queries import Queries
+from streamplan.serdes.reason import text_of
 
 LEAST_TOKEN = 16
 """The least number of characters of a token."""
@@ -162,14 +163,23 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1  # the headers and the body go out at once
 
     def do_GET(self) -> None:
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self.close_connection = True  # no body is read, and it would be taken for the next request
         if (refusal := self._refusal()) is not None:
             self._send(refusal)
         elif self.path == "/metrics":
             self._send_bytes(200, exposition(self.server.queries, self.server.statuses), "text/plain; version=0.0.4")
         else:
-            self._send(self.server.answers.answer(self.path))
+            self._send(self._answer())
 
     do_HEAD = do_GET
+
+    def _answer(self) -> Answer:
+        try:
+            return self.server.answers.answer(self.path)
+        except Exception as error:  # noqa: BLE001  # whatever a value of a store raises: the client is told
+            fault = f"{type(error).__name__}: {text_of(error)}"
+            return told(500, StreamplanError(f"path {self.path}", expected="an answer", observed=fault))
 
     def _not_allowed(self) -> None:
         self.close_connection = True  # the body was not read
@@ -216,6 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
             "Content-Length": str(len(body)),
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",
+            **({"Connection": "close"} if self.close_connection else {}),
             **headers,
         }.items():
             self.send_header(name, value)

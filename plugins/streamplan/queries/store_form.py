@@ -52,7 +52,7 @@ from streamplan.model.windows import (
 )
 from streamplan.observability.lookup import as_text
 from streamplan.serdes.json import Json
-from streamplan.serdes.json_documents import parse_plain
+from streamplan.serdes.json_documents import exact_number, parse_shown
 from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import FIELD, KeySerde, Long, Primitive
 from streamplan.serdes.schema_source import SchemaSource
@@ -144,12 +144,17 @@ class StoreForm:
     def _window_end_ms(self, start_ms: int) -> int | None:
         if self.window_ms is not None:
             return start_ms + self.window_ms
-        return None if self.calendar is None else calendar_end_ms(self.calendar, start_ms)
+        try:
+            return None if self.calendar is None else calendar_end_ms(self.calendar, start_ms)
+        except OverflowError:  # Python has no such year: another program has written the key.
+            return None
 
     def time_ms(self, stored: bytes) -> int | None:
         """Return the time by which a stored key is kept: the start of its window, or the end of its session."""
+        if self.kind is StoreKind.WINDOW:
+            return None if (window := parse_stored_window(stored)) is None else window.start_ms
         bounds = self.bounds_ms(stored)
-        return bounds[self.kind is StoreKind.SESSION] if bounds is not None else None
+        return None if bounds is None else bounds[1]
 
     def key(self, stored: bytes) -> Any:
         """Return the key of a stored key as Python code has it; as text where its serde cannot read it."""
@@ -313,11 +318,18 @@ class ReadValues:
                 read = serde.decode(data)[FIELD]
                 return read.hex() if isinstance(read, bytes) else read
             if serde is None or isinstance(serde, Json):
-                return parse_plain(data)
+                return parse_shown(data)
             text = text_of_value(data, self._schemas)
-            return parse_plain(data) if text is None else json.loads(text, parse_constant=str)
+            return parse_shown(data) if text is None else _parsed(text)
         except Undecodable:
             return _number_or_text(data)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=str, parse_float=exact_number)
+    except ValueError:  # An integer has more digits than Python takes.
+        return text
 
 
 def _number_or_text(data: bytes) -> int | str:

@@ -100,11 +100,19 @@ class _Store:
         if bounds is None:
             return key
         start, end = bounds
-        return Windowed(key, as_datetime(start), as_datetime(start if end is None else end))
+        return Windowed(key, _moment(start), _moment(start if end is None else end))
 
     def _value(self, entry: Entry) -> Any:
         value = self._values.value(self._form, entry.value)
-        return ValueAndTimestamp(value, as_datetime(entry.timestamp)) if self._timestamped else value
+        return ValueAndTimestamp(value, _moment(entry.timestamp)) if self._timestamped else value
+
+
+def _moment(time_ms: int) -> Any:
+    """A time as a datetime; as a number of ms where Python has no such year: another program has written the record."""
+    try:
+        return as_datetime(time_ms)
+    except OverflowError:
+        return time_ms
 
 
 class ReadOnlyKeyValueStore(_Store):

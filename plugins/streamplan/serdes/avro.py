@@ -139,9 +139,9 @@ def text_of_record(data: bytes, written: WrittenSchema) -> str | None:
             parse_schema(parse_json(reference), named)
         plain_writer: Any = parse_schema(parse_json(written.text), named)
         fields = schemaless_reader(io.BytesIO(data[PREFIX.size :]), plain_writer, None)
+        return json.dumps(fields, ensure_ascii=False, default=str)
     except (SchemaParseException, UnknownType, ArithmeticError, *_NO_SCHEMA):
         return None
-    return json.dumps(fields, ensure_ascii=False, default=str)
 
 
 def _text_of_reference(path: Path) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from streamplan.serdes.avro_names import PRIMITIVE, NamedTypes, default_of, full_name
-from streamplan.serdes.avro_resolution import Comparison
+from streamplan.serdes.avro_resolution import Comparison, sources_of
 from streamplan.serdes.schema_source import WrittenSchema
 
 Read: TypeAlias = Callable[[bytes, int, int], tuple[Any, int]]
@@ -142,10 +142,10 @@ class _Compiler:
         _, within_reader = full_name(read, of_reader)
         sources: dict[str, Any] = {}
         defaults = {}
+        of_reader_field = sources_of(written_fields, read["fields"])
         for field in read["fields"]:
-            names = [name for name in (field["name"], *field.get("aliases", ())) if name in written_fields]
-            if names:
-                sources[names[0]] = field
+            if (source := of_reader_field.get(field["name"])) is not None:
+                sources[source] = field
             elif "default" in field:
                 defaults[field["name"]] = default_of(self._reader, field["type"], within_reader, field["default"])
         fields: list[tuple[str | None, Read]] = []

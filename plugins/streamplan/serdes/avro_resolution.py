@@ -8,7 +8,7 @@ alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from streamplan.serdes.avro_names import NAMED, NamedTypes, full_name
@@ -143,11 +143,11 @@ class Comparison:
         _, within_writer = full_name(written, namespace)
         _, within_reader = full_name(read, of_reader)
         fields = {field["name"]: field for field in written["fields"]}
+        sources = sources_of(fields, read["fields"])
         for field in read["fields"]:
-            names = [name for name in (field["name"], *field.get("aliases", ())) if name in fields]
             within = f"{path}.{field['name']}" if path else field["name"]
-            if names:
-                yield from self.of(fields[names[0]]["type"], within_writer, field["type"], within_reader, within)
+            if (source := sources.get(field["name"])) is not None:
+                yield from self.of(fields[source]["type"], within_writer, field["type"], within_reader, within)
             elif "default" not in field:
                 yield Difference(f"{within} is not written, and the declaration has no default for it", True)
 
@@ -161,6 +161,29 @@ class Comparison:
 
     def _not_read(self, written: Any, read: Any, path: str) -> Iterator[Difference]:
         yield Difference(f"{_of(path)} is written as {_text(written)}, and declared as {_text(read)}", True)
+
+
+def sources_of(written: Collection[str], fields: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return by the name of a reader's field the written field that it is read from.
+
+    A written field has the name of the reader's field that has its name as an alias, and of several of them that of
+    the last one (``Schema.applyAliases``). Of two written fields that would have one name, the one keeps it that was
+    written so; the library refuses them.
+
+    Args:
+        written: The names of the written fields.
+        fields: Those of the reader.
+    """
+    declared = {field["name"] for field in fields}
+    renamed = {alias: field["name"] for field in fields for alias in field.get("aliases", ())}
+    found: dict[str, str] = {}
+    for name in written:
+        to = renamed.get(name, name)
+        is_kept_by_another = to != name and to in written and renamed.get(to, to) == to
+        if to in declared and not is_kept_by_another:
+            found.setdefault(to, name)
+    left = (name for name in written if name in declared and name not in found and name not in found.values())
+    return found | {name: name for name in left}
 
 
 def _names(written: Any, namespace: str, read: Any, of_reader: str, path: str) -> Iterator[Difference]:

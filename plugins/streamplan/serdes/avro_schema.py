@@ -33,10 +33,12 @@ from streamplan.serdes.schema_text import plain_json
 from streamplan.serdes.schema_values import Convert, require_shallow
 
 _UNREAD_LOGICAL_TYPES = (
-    *("time-millis", "time-micros", "timestamp-nanos", "duration"),
-    *("local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos"),
+    ("int", "time-millis"),
+    *(("long", f"{local}timestamp-{unit}") for local in ("", "local-") for unit in ("millis", "micros", "nanos")),
+    ("long", "time-micros"),
 )
-"""Logical types of the specification that no type of a field stands for. What it does not name is ignored."""
+"""Types and logical types of the specification that no type of a field stands for, where none of the cases before is
+theirs. A logical type of another type is ignored, as the specification says, and so is what it does not name."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -186,8 +188,6 @@ class _Parser:
 
     def _logical(self, schema: Mapping[str, Any], path: str) -> Part:
         name, logical = schema["type"], schema.get("logicalType")
-        if logical in _UNREAD_LOGICAL_TYPES:
-            raise ValueError(f"{_place(path)}: there is no field type for {logical}")
         match name, logical:
             case "bytes", "decimal":
                 return _decimal(schema, path, None)
@@ -199,6 +199,8 @@ class _Parser:
                 return moment_part(1)
             case (("bytes" | "null"), _):
                 raise ValueError(f"{_place(path)}: there is no field type for {name}")
+            case unread if unread in _UNREAD_LOGICAL_TYPES:
+                raise ValueError(f"{_place(path)}: there is no field type for {logical}")
         return PRIMITIVES[name]
 
     def _named_part(self, name: str, path: str, namespace: str) -> Part:

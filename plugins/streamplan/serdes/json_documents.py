@@ -6,10 +6,11 @@ What is accepted depends on the bytes alone: not on the caller's stack, and not 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from itertools import accumulate
 from typing import Any, Never
 
@@ -100,6 +101,23 @@ parse_document = Parser(Number, Number)
 
 parse_plain = Parser(float, Decimal)
 """Parses a value as ``json.loads`` does: into floats and integers. A long integer is a ``Decimal``."""
+
+
+def exact_number(text: str) -> float | Decimal | str:
+    """Return the number that a text is: a double where people write the double so, and else a decimal.
+
+    Args:
+        text: A number of JSON. One that not even a decimal can be stays a text.
+    """
+    try:
+        exact = Decimal(text)
+    except InvalidOperation:  # The exponent has more digits than a decimal takes.
+        return text
+    return double if math.isfinite(double := float(text)) and Decimal(repr(double)) == exact else exact
+
+
+parse_shown = Parser(exact_number, Decimal)
+"""Parses a value for people: none of its numbers is rounded (:func:`exact_number`)."""
 
 
 def _levels(data: bytes) -> int:

@@ -241,13 +241,20 @@ class _Parser:
             return self._referenced(schema["$ref"], path, around)
         for word in ("oneOf", "anyOf"):
             if word in schema:
-                return self._one_of(schema[word], word, path, around)
+                try:
+                    return self._one_of(schema[word], word, path, around)
+                except ValueError:
+                    if not isinstance(schema[word], list) or {"type", "properties"}.isdisjoint(schema):
+                        raise
+                    # The branches only restrict values whose type stands beside them, as by "required".
         if "allOf" in schema and "type" not in schema and "properties" not in schema:
             return self._all_of(schema["allOf"], path, around)
         try:
             names, nullable = types_of(schema)
         except ValueError as error:
             raise ValueError(f"{_place(path)}: {error}") from error
+        if {*names} == {"integer", "number"}:
+            names = ["number"]
         if len(names) != 1:
             raise ValueError(
                 f"{_place(path)}: a field has one type, or that and null; there is no field type for "
@@ -274,9 +281,9 @@ class _Parser:
     def _all_of(self, branches: Any, path: str, around: tuple[str, ...]) -> Part:
         if not isinstance(branches, list):
             raise ValueError(f"{_place(path)}: allOf is a list of schemas")
-        typed = [
-            each for each in branches if isinstance(each, dict) and not {"type", "$ref", "properties"}.isdisjoint(each)
-        ]
+        schemas = [each for each in branches if isinstance(each, dict)]
+        typed = [each for each in schemas if not {"type", "$ref", "properties"}.isdisjoint(each)]
+        typed = typed or [each for each in schemas if not {"enum", "const", "oneOf", "anyOf", "allOf"}.isdisjoint(each)]
         if len(typed) != 1:
             raise ValueError(f"{_place(path)}: there is no field type for allOf with {len(typed)} types")
         return self.part(typed[0], path, around)

@@ -163,7 +163,7 @@ def text_of_message(data: bytes, written: WrittenSchema) -> str | None:
         data: Any value.
         written: The schema that it names.
     """
-    from google.protobuf.json_format import MessageToDict
+    from google.protobuf.json_format import Error, MessageToDict
     from google.protobuf.message import DecodeError
     from google.protobuf.message_factory import GetMessageClass
 
@@ -177,7 +177,7 @@ def text_of_message(data: bytes, written: WrittenSchema) -> str | None:
             always_print_fields_with_no_presence=True,
             descriptor_pool=files.pool,
         )
-    except (NotCompiled, DecodeError, LookupError, ValueError, TypeError):
+    except (NotCompiled, DecodeError, Error, LookupError, ValueError, TypeError):
         return None
     return json.dumps(fields, ensure_ascii=False)
 

@@ -7,9 +7,10 @@ imported inside functions only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from streamplan.serdes.field_types import (
@@ -298,7 +299,7 @@ def _map_field(field: Any, path: str, around: tuple[str, ...]) -> tuple[FieldTyp
 def _keys(field: Any) -> tuple[Convert, Convert]:
     """How a key of a map is read and written. It is a text, as in the JSON that Protobuf defines."""
     if field.type == field.TYPE_STRING:
-        return same, same
+        return _text, same
     if field.type == field.TYPE_BOOL:
         texts = {"true": True, "false": False}
         return (lambda key: "true" if key else "false"), lambda text: _key_of(texts.get(text), text, field)
@@ -341,11 +342,28 @@ def _scalars(field: Any) -> Mapping[int, Part]:
         **dict.fromkeys((field.TYPE_INT64, field.TYPE_SINT64, field.TYPE_SFIXED64), _INT64),
         **dict.fromkeys((field.TYPE_UINT32, field.TYPE_FIXED32), _UINT32),
         **dict.fromkeys((field.TYPE_UINT64, field.TYPE_FIXED64), _UINT64),
-        field.TYPE_STRING: _STRING,
+        field.TYPE_STRING: _STRING if _has_judged_texts(field.file) else replace(_STRING, read=_text),
         field.TYPE_BOOL: _BOOL,
         field.TYPE_DOUBLE: _DOUBLE,
         field.TYPE_FLOAT: _FLOAT,
     }
+
+
+@lru_cache(maxsize=256)
+def _has_judged_texts(file: Any) -> bool:
+    """Whether Google's library refuses a text that is not UTF-8 where it parses a message, as proto3 demands."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    proto = FileDescriptorProto()
+    file.CopyToProto(proto)
+    return bool(proto.syntax == "proto3")
+
+
+def _text(value: Any) -> str:
+    """A text. Google's library gives the bytes of one of proto2 that is not UTF-8."""
+    if not isinstance(value, str):
+        raise Misfit("is a text that is not UTF-8")
+    return value
 
 
 def _enum(enum: Any) -> Part:

@@ -47,10 +47,12 @@ class Told(NamedTuple):
     Attributes:
         ranges: Of each partition its number, the first offset that there is, and the offset up to which it is read.
         records: All records, with keys and values in base64, where the job carries them itself.
+        topic_id: That of the topic, which tells it from an earlier one of the same name.
     """
 
     ranges: Sequence[tuple[int, int, int]]
     records: Sequence[tuple[int, int, str | None, str | None]] = ()
+    topic_id: str = ""
 
 
 class ReadTable(Protocol):
@@ -126,10 +128,12 @@ def tell_offsets(spark: SparkSession, reader: Reader, cluster: Cluster, topics: 
         BrokersUnavailable: Kafka does not answer.
         CouldNotLook: A topic is missing.
     """
-    told = {}
-    for topic in topics:
-        offsets = sorted(cluster.offsets(topic).items())
-        told[topic] = Told([(number, at.log_start, at.last_stable) for number, at in offsets])
+    offsets = {topic: sorted(cluster.offsets(topic).items()) for topic in topics}
+    ids = cluster.topic_ids([*offsets])
+    told = {
+        topic: Told([(number, at.log_start, at.last_stable) for number, at in of_topic], (), ids[topic])
+        for topic, of_topic in offsets.items()
+    }
     _tell(spark, reader, told)
 
 
@@ -203,8 +207,8 @@ class Rows:
         return self._fields.take(places), self._reasons.take(places)
 
 
-_ROWS: dict[tuple[str, int], tuple[str, Rows]] = {}
-"""The rows that this process keeps, by topic and sub-topology, each with the run of the query."""
+_ROWS: dict[tuple[str, int], tuple[tuple[str, str], Rows]] = {}
+"""The rows that this process keeps, by topic and sub-topology, with the run of the query and the id of the topic."""
 
 
 def rows_of_job(topic: str, serde: Serde, read: ReadTable) -> Rows:
@@ -226,11 +230,12 @@ def rows_of_job(topic: str, serde: Serde, read: ReadTable) -> Rows:
             f"the global table {topic}", remedy="This job does not say up to which offsets it is read."
         )
     reader = Reader(*of_reader)
-    run, rows = _ROWS.get((topic, reader.subtopology), ("", Rows(topic, serde)))
-    if run != reader.run:
-        rows = Rows(topic, serde)
     of_topic = Told(*told[topic])
+    read_for = reader.run, of_topic.topic_id
+    known_for, rows = _ROWS.get((topic, reader.subtopology), (None, Rows(topic, serde)))
+    if known_for != read_for:  # also where the topic was deleted and created again
+        rows = Rows(topic, serde)
     rows.put(read(topic, of_topic, rows.next_offsets))
     rows.next_offsets |= {number: until for number, _, until in of_topic.ranges}
-    _ROWS[topic, reader.subtopology] = reader.run, rows
+    _ROWS[topic, reader.subtopology] = read_for, rows
     return rows

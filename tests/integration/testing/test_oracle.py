@@ -441,6 +441,13 @@ def test_a_grouped_table_writes_what_the_library_writes(spark: SparkSession, jvm
     assert compare(spark, jvm, program(text), records) > len(records)
 
 
+def test_a_group_that_is_deleted_late_has_the_time_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    """A deletion has the time of its record, and not the latest time of the group."""
+    updates = (b'{"n": 1, "s": "x"}', None, b'{"n": 5, "s": "x"}', b'{"n": 2, "s": "x"}', b'{"n": 5, "s": "y"}', None)
+    records = [Piped("a", "k", value, BEGIN - at) for at, value in enumerate(updates)]
+    assert compare(spark, jvm, program(GROUPED["values"]), records) > len(records)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("text", GROUPED.values(), ids=GROUPED)
 def test_tables_are_grouped_as_in_the_library_at_random(spark: SparkSession, jvm: Any, text: str) -> None:

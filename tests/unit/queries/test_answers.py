@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from streamplan import (
+    Bytes,
+    CalendarWindows,
+    Json,
+    Pipeline,
+    SessionWindows,
+    TimeWindowed,
+    TimeWindows,
+    Topology,
+)
 from streamplan.errors import StreamplanError
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import stored_session_key, stored_window_key
 from streamplan.queries.answers import OPERATIONS, Answer, Answers
 from streamplan.queries.store_form import StoreKind
+from streamplan.serdes.moments import FIRST_US, LAST_US
 
 from tests.support.queried import MINUTE, PARTITIONS, Queried
 
@@ -189,6 +202,12 @@ def test_the_stores_and_their_operations_are_listed(queried: Queried) -> None:
         ("/stores/totals/all", {"after": "x"}, 400, "after: expected the `after` of an answer"),
         ("/stores/per-minute/fetch", {"key": "k", "first": "noon"}, 400, "first=noon: expected ms since the epoch"),
         ("/stores/per-minute/fetch", {"key": "k", "first": "2026-01-31T12:00:00"}, 400, "a time with a zone"),
+        ("/stores/totals/all", {"limit": "9" * 5_000}, 400, "limit: expected a whole number, 1 to 100000"),
+        ("/stores/totals/all", {"limit": "１"}, 400, "limit: expected a whole number, 1 to 100000"),
+        ("/stores/totals/all", {f"a{number}": "" for number in range(21)}, 400, "parameters: expected at most 20"),
+        ("http://[1", {}, 400, "path http://[1: expected a path of a URL"),
+        ("/stores/../totals", {}, 404, "store '..'"),
+        ("/stores/%2e%2e/all", {}, 404, "store '..'"),
         ("/stores/per-minute/fetch", {"key": "k", "first": "9" * 19}, 400, "expected ms since the epoch in 64 bits"),
     ],
 )
@@ -198,6 +217,82 @@ def test_a_wrong_question_is_answered_with_what_to_write(
     answer = ask(queried, path, **parameters)
     assert answer.status == status
     assert error in answer.body["error"]
+
+
+NUMBERS = {
+    b'{"a": 0.1, "b": -0.0, "c": 1E2}': '{"a": 0.1, "b": -0.0, "c": 100.0}',
+    b'{"a": 9007199254740993}': '{"a": 9007199254740993}',
+    b'{"a": 123456789012345678.123456789012345678}': '{"a": "123456789012345678.123456789012345678"}',
+    b'{"a": [1e999, 1e-999]}': '{"a": ["1E+999", "1E-999"]}',
+    b'{"a": 1e-9999999999999999999}': '{"a": "1e-9999999999999999999"}',
+    b'{"a": NaN}': '"{\\"a\\": NaN}"',
+    b'{"a": "\\ud800"}': '{"a": "\\ud800"}',
+    b"[%b]" % (b"9" * 5_000): f'["{"9" * 5_000}"]',
+    struct.pack(">d", float("-inf")): "-4503599627370496",
+    b"\xff": '"\\\\xff"',
+    b"": '""',
+}
+"""By value what the answer has of it: a number that a double would round is a text."""
+
+
+@pytest.mark.parametrize(("value", "expected"), NUMBERS.items(), ids=range(len(NUMBERS)))
+def test_no_value_is_read_as_another_one(value: bytes, expected: str) -> None:
+    queried = Queried()
+    queried.put("longest", b"k", value, partition=0)
+    (entry,) = ask(queried, "/stores/longest/all").body["entries"]
+    assert json.dumps(entry["value"], default=str, allow_nan=False) == expected
+
+
+TIMES = (
+    0,
+    -1,
+    1 << 62,
+    -(1 << 62),
+    (1 << 63) - 1,
+    -(1 << 63),
+    LAST_US // 1000,
+    LAST_US // 1000 + 1,
+    FIRST_US // 1000 - 1,
+)
+"""Times of windows: also those of years that Python does not have."""
+
+
+def test_records_that_another_program_wrote_into_a_changelog_do_not_end_the_service() -> None:
+    """A window in the year 10000 made the end of a calendar's window overflow, where its record was read."""
+    topology = Topology("odd")
+    grouped = topology.stream("visits", value=Json("user string")).group_by("user", name="by-user")
+    grouped.windowed_by(CalendarWindows("1 day", "Europe/Berlin")).count(store="days")
+    grouped.windowed_by(CalendarWindows("1 month", "Pacific/Kiritimati", offset="6 hours")).count(store="months")
+    grouped.windowed_by(TimeWindows("1 minute")).count(store="minutes")
+    grouped.windowed_by(SessionWindows("1 minute")).count(store="sessions")
+    users = topology.table("users", value=Json("x double"), key_serde=TimeWindowed(Bytes()), store="users")
+    users.to_stream().to("copies", value=Json("x double"))
+    queried = Queried(Pipeline("odd", topology, "", dict.fromkeys(("visits", "users", "copies"), 1)))
+    keys = [
+        b"",
+        b"short",
+        b"x" * 11,
+        b"x" * 12,
+        b"\xff" * 16,
+    ]
+    keys += [stored_window_key(b"ann", time) for time in TIMES]
+    keys += [stored_session_key(b"ann", start, end) for start in TIMES for end in TIMES]
+    for store in ("days", "months", "minutes", "sessions", "users"):
+        for key in keys:
+            queried.put(store, key, b"\0" * 7 + b"\1", partition=0, timestamp=TIMES[len(key) % len(TIMES)])
+    opened = queried.open()
+    for path in ("all", "reverse_all"):
+        for store in opened.view.stores:
+            answer = Answers(opened).answer(f"/stores/{store}/{path}")
+            assert answer.body["entries"], store
+            json.dumps(answer.body, allow_nan=False)
+    keys_of_users = [each["key"] for each in Answers(opened).answer("/stores/users/all").body["entries"]]
+    assert {"key": "78787878", "start": 0x7878787878787878} in keys_of_users
+    for store in ("days", "months", "minutes"):
+        assert len([*opened.window_store(store).all()]) == len(
+            Answers(opened).answer(f"/stores/{store}/all").body["entries"]
+        )
+    assert [*opened.session_store("sessions").all()]
 
 
 def test_the_health_says_whether_the_changelogs_are_read(queried: Queried) -> None:

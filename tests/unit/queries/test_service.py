@@ -13,6 +13,7 @@ import pytest
 from streamplan.errors import Refused
 from streamplan.model.partitioner import partition_for_key
 from streamplan.queries.service import Service, read_tokens
+from streamplan.queries.store_form import ReadValues
 
 from tests.support.queried import PARTITIONS, Queried
 
@@ -115,6 +116,53 @@ def test_what_is_no_http_is_answered_in_json(start: Start) -> None:
         raw.sendall(b"nonsense\r\n\r\n")
         answer = b"".join(iter(lambda: raw.recv(65536), b""))
     assert b'"subject": "the request"' in answer
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://[1/stores", 400),
+        ("/stores//[1", 404),
+        ("/?" + "&".join(map(str, range(30))), 400),
+        ("/stores/../..", 404),
+    ],
+)
+def test_every_question_is_answered(start: Start, target: str, status: int) -> None:
+    connection = start()
+    connection.putrequest("GET", target, skip_host=True)
+    connection.putheader("Host", "localhost")
+    connection.endheaders()
+    response = connection.getresponse()
+    assert (response.status, "error" in json.loads(response.read())) == (status, True)
+
+
+@pytest.mark.parametrize(
+    "body", ["Content-Length: {length}\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n"]
+)
+def test_a_body_is_not_taken_for_the_next_request(start: Start, body: str) -> None:
+    """Behind a proxy, somebody else's question would be answered with it."""
+    connection = start()
+    hidden = "GET /stores HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    request = f"GET /health HTTP/1.1\r\nHost: localhost\r\n{body.format(length=len(hidden))}{hidden}"
+    with socket.create_connection((connection.host, connection.port or 0), 60) as raw:
+        raw.sendall(request.encode())
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert answer.count(b"HTTP/1.1 ") == answer.count(b"Connection: close\r\n") == 1
+    assert answer.endswith(b'{"status": "ok", "lag": 0}\n')
+
+
+def test_what_nobody_expects_is_answered_500_and_the_next_question_as_ever(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RecursionError("too \ud800 deep")
+
+    connection = start()
+    with monkeypatch.context() as patched:
+        patched.setattr(ReadValues, "value", fail)
+        status, body = ask(connection, "/stores/totals/get?key=%C3%A4nn%C3%A4")
+        assert (status, body["observed"]) == (500, "RecursionError: too \\ud800 deep")
+    assert ask(connection, "/stores/totals/get?key=%C3%A4nn%C3%A4")[0] == 200
 
 
 def test_another_address_is_refused_without_a_token() -> None:

@@ -152,6 +152,26 @@ def test_a_schema_without_types_of_fields_is_refused_with_the_reason(schema: str
         _ = Avro(schema).fields
 
 
+@pytest.mark.parametrize(
+    ("base", "logical", "expected"),
+    [
+        ("string", "time-millis", "string"),
+        ("long", "time-millis", "bigint"),
+        ("int", "timestamp-millis", "int"),
+        ("int", "time-micros", "int"),
+        ("string", "duration", "string"),
+        ("double", "local-timestamp-nanos", "double"),
+        ("string", "uuid", "string"),
+        ("long", "made-up", "bigint"),
+        ("string", "decimal", "string"),
+    ],
+)
+def test_a_logical_type_of_another_type_is_ignored_as_avro_says(base: str, logical: str, expected: str) -> None:
+    schema = record(("a", {"type": base, "logicalType": logical}))
+    assert fastavro.parse_schema(json.loads(schema))
+    assert Avro(schema).fields == {"a": expected}
+
+
 def test_a_relative_path_begins_at_the_file_that_declares_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path.parent)
     (tmp_path / "order.avsc").write_text(EVERYTHING, encoding="utf-8")
@@ -266,6 +286,34 @@ def test_each_value_is_read_with_the_schema_that_it_names() -> None:
     serde = read_with(first, first, second)
     assert serde.decode(written(second, {"n": 1, "id": "b"}, 2)) == {"id": "b"}
     assert serde.decode(written(first, {"id": "a"}, 1)) == {"id": "a"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "value", "expected"),
+    [
+        ({"a": ["x"], "b": ["x"]}, {"x": 5}, {"a": -1, "b": 5}),
+        ({"a": ["x"], "x": []}, {"x": 5}, {"a": 5, "x": -1}),
+        ({"x": [], "a": ["x"]}, {"x": 5}, {"x": -1, "a": 5}),
+        ({"a": ["b"], "b": ["a"]}, {"a": 5, "b": 6}, {"a": 6, "b": 5}),
+        ({"a": ["b"], "b": ["c"], "c": ["a"]}, {"a": 5, "b": 6, "c": 7}, {"a": 6, "b": 7, "c": 5}),
+        ({"a": ["x"]}, {"x": 5, "a": 6}, {"a": 6}),
+        ({"x": [], "a": ["x"]}, {"x": 5, "a": 6}, {"x": 5, "a": 6}),
+        ({"a": ["x", "y"]}, {"y": 5}, {"a": 5}),
+    ],
+)
+def test_a_written_field_is_one_field_of_the_reader_also_where_several_have_its_name(
+    fields: dict[str, list[str]], value: dict[str, int], expected: dict[str, int]
+) -> None:
+    """As ``Schema.applyAliases`` renames it. A field that another one had taken was missing, without its default."""
+
+    def of(name: str, aliases: list[str]) -> dict[str, Any]:
+        return {"name": name, "aliases": aliases, "type": "int", "default": -1}
+
+    reader = json.dumps({"type": "record", "name": "O", "fields": [of(*each) for each in fields.items()]})
+    writer = json.dumps({"type": "record", "name": "O", "fields": [{"name": name, "type": "int"} for name in value]})
+    serde = read_with(reader, writer)
+    assert serde.decode(written(writer, value)) == expected
+    assert serde.decode_column([written(writer, value)]).fields.to_pylist() == [expected]
 
 
 def test_a_field_may_have_another_name_with_an_alias() -> None:

@@ -141,6 +141,14 @@ def test_a_relative_path_begins_at_the_file_that_declares_it_and_files_beside_it
         ({"type": "object", "properties": {"b": {"type": "null"}, "c d": {"type": "boolean"}}}, None),
         ({"type": "object", "properties": {"c d": {"type": "boolean"}}}, "struct<`c d`: boolean>"),
         ({"properties": {"b": {"const": 1}}}, "struct<b: bigint>"),
+        ({"type": "string", "anyOf": [{"pattern": "^a"}, {"maxLength": 3}]}, "string"),
+        ({"type": ["string", "null"], "oneOf": [{"minLength": 1}, {"type": "null"}]}, "string"),
+        ({"type": "array", "items": {"type": "integer"}, "anyOf": [{"minItems": 1}]}, "array<bigint>"),
+        ({"type": ["integer", "number"]}, "double"),
+        ({"enum": [1, 1.5, None]}, "double"),
+        ({"allOf": [{"enum": ["a", "b"]}, {"title": "A"}]}, "string"),
+        ({"allOf": [{"type": "string"}, {"enum": ["a", "b"]}]}, "string"),
+        ({"type": "object", "oneOf": [{"type": "null"}, {"properties": {"b": {"const": 1}}}]}, "struct<b: bigint>"),
     ],
 )
 def test_numbers_formats_and_objects_have_the_types_that_stand_in_the_schema(
@@ -152,6 +160,18 @@ def test_numbers_formats_and_objects_have_the_types_that_stand_in_the_schema(
             _ = serde.fields
     else:
         assert dict(serde.fields) == {"a": field_type}
+
+
+def test_branches_beside_a_type_restrict_its_values() -> None:
+    """Which properties are there together is a frequent use of ``oneOf``; such a schema was refused as a union."""
+    both = {"a": {"type": "string"}, "b": {"type": "string"}}
+    one_of = schema(both, oneOf=[{"required": ["a"]}, {"required": ["b"]}])
+    serde = reading(one_of, one_of)
+    assert dict(serde.fields) == {"a": "string", "b": "string"}
+    assert serde.decode(PREFIX + b'{"b": "x"}') == {"a": None, "b": "x"}
+    for document in (b"{}", b'{"a": "x", "b": "x"}'):
+        with pytest.raises(Undecodable, match="is not valid"):
+            serde.decode(PREFIX + document)
 
 
 # -- values

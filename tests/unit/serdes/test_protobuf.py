@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import math
 import pickle
 import random
 import re
+import struct
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
@@ -15,7 +17,7 @@ from streamplan.errors import Refused
 from streamplan.serdes.protobuf import Protobuf
 from streamplan.serdes.schema_serde import PREFIX
 from streamplan.serdes.schema_source import Reference, WrittenSchema
-from streamplan.serdes.serde import key_of
+from streamplan.serdes.serde import Undecodable, key_of
 from streamplan.serdes.value_text import text_of_value
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
@@ -331,6 +333,20 @@ def test_proto2_has_required_fields_defaults_and_closed_enums(declare: Declare) 
         serde.encode({"id": None, "g": []})
 
 
+def test_a_text_of_proto2_that_is_not_utf_8_is_rejected_as_that_of_proto3(declare: Declare) -> None:
+    """Google's library does not judge it, and gives bytes in its place: a key was their representation."""
+    fields = "string id = 1; {0} string each = 2; map<string, string> by = 3; oneof one {{ string a = 4; }}"
+    old = declare(f'syntax = "proto2"; message M {{ optional {fields.format("repeated")} }}')
+    new = declare(f'syntax = "proto3"; message M {{ {fields.format("repeated")} }}')
+    for number, message in enumerate((b"\x0a\1\xff", b"\x12\1\xff", b"\x1a\6\x0a\1k\x12\1\xff", b"\x22\1\xff")):
+        place = ("id", "each[0]", "by['k']", "a")[number]
+        assert reason_of(reading(old, old), MAIL + message) == f"{place} is a text that is not UTF-8"
+        assert reason_of(reading(new, new), MAIL + message) == "the value is no M of schema 1"
+        expect_column_as_values(reading(old, old), [MAIL + message, MAIL + b"\x0a\1a"])
+        with pytest.raises(Undecodable):
+            key_of(reading(old, old), "id", MAIL + message)
+
+
 # -- other schemas
 
 
@@ -490,6 +506,27 @@ def test_a_serde_can_be_sent_to_other_processes(everything: Protobuf) -> None:
     sent = pickle.loads(pickle.dumps(everything))
     assert sent == everything
     assert sent.decode(sent.encode(ABSENT)) == ABSENT
+
+
+NO_JSON = """syntax = "proto3";
+import "google/protobuf/struct.proto";
+import "google/protobuf/timestamp.proto";
+message Event { google.protobuf.Timestamp at = 1; google.protobuf.Value value = 2; string name = 3; }
+"""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x0a\x09\x08" + b"\xff" * 7 + b"\x0f",  # a moment that there is not
+        b"\x12\x09\x11" + struct.pack("<d", math.nan),
+    ],
+)
+def test_a_message_that_json_does_not_have_is_shown_as_no_json(message: bytes) -> None:
+    """Google's library raises an error of its own for a part of a message, and ValueError for the message itself."""
+    schemas = DeclaredSchemas((WrittenSchema(NO_JSON, format="PROTOBUF"),))
+    assert text_of_value(b"\0\0\0\0\1\0\x1a\1a", schemas) == '{"name": "a"}'
+    assert text_of_value(b"\0\0\0\0\1\0" + message, schemas) is None
 
 
 def test_a_value_is_shown_as_json_with_all_that_was_written(declare: Declare, everything: Protobuf) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
 from streamplan.serdes.json import Json
-from streamplan.spark.global_tables import Rows, TableInJob, TableRecord, Told
+from streamplan.spark.global_tables import Reader, Rows, TableInJob, TableRecord, Told, rows_of_job, tell_offsets
+
+from tests.support.fake_cluster import FakeCluster
 
 VALUE = Json("n bigint, s string")
 
@@ -60,3 +65,44 @@ def test_rows_are_those_of_a_plain_fold_of_all_records() -> None:
                 expected[key] = {"n": number, "s": None}
         rows.put(records)
         assert found(rows, *keys) == [expected.get(key) for key in keys]
+
+
+class Job:
+    """What the workers of a job are told, and its session."""
+
+    sparkContext = property(lambda self: self)
+
+    def __init__(self) -> None:
+        self.properties: dict[str, str] = {}
+
+    def setLocalProperty(self, name: str, value: str) -> None:
+        self.properties[name] = value
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self.properties.get(name)
+
+
+def test_a_topic_that_was_created_again_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its offsets begin again. The rows of the topic before were met for ever, and the first new ones were not."""
+    cluster, job, reader = FakeCluster(), Job(), Reader(0, "run")
+    monkeypatch.setattr(TaskContext, "get", lambda: job)
+
+    def read(topic: str, told: Told, after: Mapping[int, int]) -> Iterator[TableRecord]:
+        ranges = {number: (max(first, after.get(number, 0)), until) for number, first, until in told.ranges}
+        for batch in cluster.read(topic, ranges):
+            for row in zip(batch.offsets, batch.keys, batch.values, strict=True):
+                yield TableRecord(batch.partition, *row)
+
+    def rows(*values: int) -> list[Any]:
+        for value in values:
+            cluster.produce("again", b"k%d" % value, b'{"n": %d}' % value)
+        tell_offsets(cast(SparkSession, job), reader, cluster, ["again"])
+        return [row and row["n"] for row in found(rows_of_job("again", VALUE, read), b"k1", b"k2", b"k3", b"k4")]
+
+    cluster.create("again", 1)
+    assert rows(1, 2) == [1, 2, None, None]
+    assert rows(3) == [1, 2, 3, None]
+    for values, expected in (((4,), [None, None, None, 4]), ((1, 2, 3, 4), [1, 2, 3, 4])):
+        cluster.existing["earlier"] = cluster.existing["again"]  # it stays, so that no other one has its id
+        cluster.create("again", 1)
+        assert rows(*values) == expected

@@ -106,10 +106,10 @@ class Task:
         self.changelog: dict[bytes, bytes | None] = {}
         self.variables = Variables()
 
-    def run(self, sent: list[tuple[bytes, bytes]]) -> list[Row]:
+    def run(self, sent: list[tuple[bytes, bytes]], at: int = 0) -> list[Row]:
         state = TableAggregateState(self.operation, Changes(VALUE), STRING, sweeps=True)
         state.init(self.variables)  # type: ignore[arg-type]
-        made = list(state.handleInputRows((0,), self._rows(sent), None))
+        made = list(state.handleInputRows((0,), self._rows(sent, at), None))
         for row in made:
             if "stored_key" in row:
                 self.changelog[row.stored_key] = row.stored_value
@@ -129,11 +129,11 @@ class Task:
 
         return {key.decode(): read(value) for key, value in self.changelog.items() if value is not None}
 
-    def _rows(self, sent: list[tuple[bytes, bytes]]) -> Iterator[Row]:
+    def _rows(self, sent: list[tuple[bytes, bytes]], at: int) -> Iterator[Row]:
         for to, value in sent:
             self.offset += 1
             read = {"key": to.decode(), "original_key": to, "value": value, "headers": None, "reason": None}
-            yield Row(partition=0, at=0, key=to, value=None, record={**place(self.offset, []), **read})
+            yield Row(partition=0, at=at, key=to, value=None, record={**place(self.offset, []), **read})
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -184,6 +184,13 @@ def test_after_a_failed_call_the_value_is_as_before() -> None:
     reasons = [row.asDict().get("reason") or "" for row in rows]
     assert ["minus" in reason and "nine" in reason for reason in reasons] == [False, False, True, False]
     assert task.stored == {"0": (93 - 3) * 10}
+
+
+def test_a_deletion_has_the_time_of_its_record_and_a_value_the_latest_one() -> None:
+    task = Task(SUM)
+    assert [(row.fields, row.at) for row in task.run([(b"1", b'{"n": 1}\1')], at=9)] == [({"n": 1}, 9)]
+    assert [(row.fields, row.at) for row in task.run([(b"1", b'{"n": 2}\1')], at=5)] == [({"n": 3}, 9)]
+    assert [(row.fields, row.at) for row in task.run([(b"1", b'{"n": 3}\0')], at=4)] == [(None, 4)]
 
 
 def test_what_leaves_a_group_that_there_is_not_is_left_out() -> None:

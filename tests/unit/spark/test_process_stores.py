@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +24,7 @@ from streamplan.model.processor import (
 from streamplan.model.windows import stored_session_key, stored_window_key
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Double, Integer, Long, String
+from streamplan.serdes.serde import MAX_BYTES
 
 from tests.support.stores_task import Arrived, StoresTask
 
@@ -556,3 +559,63 @@ def test_a_restored_state_goes_on_from_the_wall_clock_that_was_committed() -> No
     task.restore({0: 8_000})
     assert task.process(clock=9_999) == []
     assert [(each.value["n"], each.at) for each in task.process(clock=10_000)] == [(2, 10_000)]
+
+
+class Careless(Context):
+    """Goes on after a put that was refused."""
+
+    at: Any = 0
+    times = 1
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.store = context.get_state_store("store")
+
+    def process(self, record: Record) -> Iterator[dict[str, Any]]:
+        if record.value.n is None:
+            with suppress(TypeError, ValueError, ArithmeticError, AttributeError):
+                self.store.put("k", "x" * (record.value.s == "long") * MAX_BYTES, *[self.at] * self.times)
+            return
+        self.store.put("k", "here", *[1_000] * self.times)
+        yield {"n": len([*self.store.fetch("k", 0, 2_000)]) if self.times == 1 else len([*self.store.fetch("k")])}
+
+
+@pytest.mark.parametrize("at", [1.5, math.nan, 1 << 70, -(1 << 70), "1", None, datetime(2026, 1, 1), 1 << 62])
+@pytest.mark.parametrize("times", [1, 2], ids=["a window", "a session"])
+def test_a_put_that_was_refused_does_not_move_the_time_of_the_store(at: Any, times: int) -> None:
+    """The store forgot its windows, and a time that is none in 64 bits ended the query when its state was written."""
+    window = WindowStore(String(), String(), retention="5 minutes", size="1 second")
+    store = window if times == 1 else SessionStore(String(), String(), retention="5 minutes")
+    task = StoresTask(type("Careless", (Careless,), {"at": at, "times": times}), {"store": store})
+    text = "long" if at == 1 << 62 else "short"
+    made = task.process(Arrived("x", 500, {"s": text}, 0), Arrived("x", 500, {"n": 1, "s": ""}, 1))
+    assert [each.value for each in made] == [{"n": 1}]
+    assert task.times[-1] == 1_000
+
+
+class Heads(Context):
+    headers: Any = ()
+
+    def process(self, record: Record) -> None:
+        self.context.forward({"n": 1}, headers=self.headers)
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        (("\ud800", b"x"), "surrogates not allowed"),
+        ((5, b"x"), "the name of a header is a text without NUL, and not 5"),
+        ((None, b"x"), "the name of a header is a text without NUL, and not None"),
+        (("a\0b", b"x"), "without NUL"),
+        (("a", 5), "the header a is a text or bytes, and not 5"),
+        (("a", "\ud800"), "surrogates not allowed"),
+        (("a", b"x", b"y"), "a header is a name and a value"),
+        ("ab", "a header is a name and a value, and not 'ab'"),
+    ],
+)
+def test_a_header_that_kafka_s_client_cannot_write_is_the_reason_of_its_record(header: Any, reason: str) -> None:
+    """librdkafka's client ended its process at a name with half of a surrogate pair, and wrote any bytes for 5."""
+    heads = type("Heads", (Heads,), {"headers": [("a", b"x"), header]})
+    task = StoresTask(heads, {"store": KeyValueStore(String(), Long())})
+    (made,) = task.process(Arrived("x", 500, {"s": ""}, 0))
+    assert reason in (made.reason or "")

@@ -6,13 +6,17 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from streamplan.kafka_types import Header
 from streamplan.model.operations import ProcessToAct, ProcessWithoutStores, ProcessWithStores
 from streamplan.model.processor import OF_RECORD, ProcessorContext
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.moments import as_milliseconds
+from streamplan.serdes.reason import representation_of
 from streamplan.spark.headers import headers_as_text
 from streamplan.spark.planning.function_results import Unfit, fields_of, parts_of
+
+_HEADER_PARTS = 2
 
 
 class Forwarded(NamedTuple):
@@ -100,6 +104,14 @@ class ForwardingContext(ProcessorContext):
         return value
 
 
-def _header(header: tuple[str, str | bytes | None]) -> tuple[str, bytes | None]:
+def _header(header: tuple[str, str | bytes | None]) -> Header:
+    """A header as it is written. librdkafka's client ends the process at a name that UTF-8 does not have."""
+    if not isinstance(header, tuple | list) or len(header) != _HEADER_PARTS:
+        raise TypeError(f"forward: a header is a name and a value, and not {representation_of(header)}")
     name, value = header
+    if not isinstance(name, str) or "\0" in name:
+        raise TypeError(f"forward: the name of a header is a text without NUL, and not {representation_of(name)}")
+    name.encode()  # raises for half of a surrogate pair
+    if not isinstance(value, str | bytes | bytearray | None):
+        raise TypeError(f"forward: the header {name} is a text or bytes, and not {representation_of(value)}")
     return name, value.encode() if isinstance(value, str) else value

@@ -29,7 +29,7 @@ from streamplan.serdes.serde import MAX_BYTES, Serde, Undecodable, too_large
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import note
 from streamplan.spark.planning.field_types import in_state
-from streamplan.spark.planning.function_fold import Functions, Rejected, Values
+from streamplan.spark.planning.function_fold import Functions, Made, Rejected, Values
 from streamplan.spark.planning.function_results import (
     NOT_OF_A_FUNCTION,
     Unfit,
@@ -369,6 +369,10 @@ class AggregateFunctionState(ProcessState):
             made = self._functions.added(record.key, key, record.value, [] if entry.value is None else [entry.value])
         except Rejected as error:
             return str(error), at
+        return self._put(entry, made, at)
+
+    def _put(self, entry: _Entry, made: Made, at: int) -> tuple[list[dict[str, Any] | None], int]:
+        """Put what was made into the store, and return what is passed, with its time. A deletion has the record's."""
         if made.data is not None and entry.value is not None:
             at = max(at, entry.put_at)
         elif made.data is None and entry.value is None:

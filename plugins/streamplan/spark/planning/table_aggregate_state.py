@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
-from streamplan.model.operations import Process, TableAggregate, TableCount, TableReduce
+from streamplan.model.functions import PythonFunction
+from streamplan.model.operations import TableAggregate, TableCount, TableReduce
 from streamplan.model.processor import Record
-from streamplan.serdes.primitive import FIELD, KeySerde, Long
-from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
-from streamplan.spark.planning.function_fold import Values
-from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit, fields_of, rejected_by
+from streamplan.serdes.primitive import FIELD, Long
+from streamplan.spark.planning.function_fold import Functions, Made, Rejected, Values
 from streamplan.spark.planning.process_state import AggregateFunctionState
 
 
@@ -35,61 +34,70 @@ class _Counts(Values):
         return Long()
 
 
+@dataclass(frozen=True)
+class TableFunctions(Functions):
+    """The functions of an aggregate of a grouped table.
+
+    Attributes:
+        subtractor: Takes a value out of an aggregate.
+        counts: Whether they count, so that the store has numbers of 8 bytes.
+    """
+
+    subtractor: PythonFunction
+    counts: bool
+
+    @cached_property
+    def made(self) -> Values:
+        """The values that are made."""
+        return _Counts(self.fields) if self.counts else Values(self.fields)
+
+    def changed(self, key: Any, raw_key: bytes, new: Any, old: Any, total: bytes | None) -> Made:
+        """Return what is made of what was made before, of a value that goes, and of one that comes.
+
+        Args:
+            key: The key, as the functions see it.
+            raw_key: The key in bytes.
+            new: The value that comes; None for none.
+            old: The value that goes; None for none.
+            total: What was made before, in bytes; None for nothing, from which nothing is taken.
+
+        Raises:
+            Rejected: A function has failed.
+            Exception: A function has failed whose declaration stops the application then.
+        """
+        made = Made(None, None) if total is None else Made(self.made.decoded(total), total)
+        if old is not None and total is not None:
+            made = self._made_by(self.subtractor, raw_key, partial(self._taken, key, old, total))
+        return made if new is None else self.added(key, raw_key, new, [] if made.data is None else [made.data])
+
+    def _taken(self, key: Any, value: Any, total: bytes) -> Any:
+        """What a ``Reducer`` or, with an initializer, an ``Aggregator`` makes of a value that goes."""
+        aggregate = self.made.seen(total)
+        return self.subtractor.call(*((aggregate, value) if self.initializer is None else (key, value, aggregate)))
+
+
 class TableAggregateState(AggregateFunctionState):
     """Keeps for each key of one stream task what functions make of the values that come, and of those that go."""
-
-    def __init__(
-        self, operation: Process, serde: Serde, key_serde: KeySerde, *, sweeps: bool, by_task: bool = False
-    ) -> None:
-        super().__init__(operation, serde, key_serde, sweeps=sweeps, by_task=by_task)
-        if isinstance(operation, TableCount):
-            self._made = _Counts(operation.fields)
 
     def _made_of(
         self, processor: Any, record: Record, key: bytes, at: int
     ) -> tuple[list[dict[str, Any] | None] | str, int]:
+        entry = self._entry(key)
+        try:
+            made = self._functions.changed(record.key, key, record.value.new, record.value.old, entry.value)
+        except Rejected as error:
+            return str(error), at
+        return self._put(entry, made, at)
+
+    @cached_property
+    def _functions(self) -> TableFunctions:
         operation = self._operation
         assert isinstance(operation, TableReduce)
-        new, old, entry = record.value.new, record.value.old, self._entry(key)
-        was_there = entry.value is not None
-        called = operation.function
-        try:
-            aggregate = None if entry.value is None else self._made.seen(entry.value)
-            if old is not None and was_there:
-                called = operation.subtractor
-                aggregate = self._seen(called.call(*self._given(record.key, old, aggregate)))
-            if new is not None and aggregate is None and isinstance(operation, TableAggregate):
-                called = operation.initializer
-                aggregate = self._seen(called.call())
-            if new is not None and aggregate is None and not isinstance(operation, TableAggregate):
-                aggregate = new
-            elif new is not None:
-                called = operation.function
-                aggregate = called.call(*self._given(record.key, new, aggregate))
-            value = self._judged(aggregate)
-            data = None if value is None else self._made.encoded(value)
-            if data is not None and len(key) + len(data) > MAX_BYTES:
-                raise Unfit(f"returned what the store cannot hold: {too_large(MAX_BYTES)}")
-        except BaseException as error:  # whatever a function of a declaration raises is the record's reason
-            if isinstance(error, NOT_OF_A_FUNCTION):
-                raise
-            return rejected_by(called.name, called.call, error, called.on_error), at
-        if was_there:
-            at = max(at, entry.put_at)
-        elif data is None:
-            return [], at
-        entry.change(data, None, at)
-        return [value], at
-
-    def _given(self, key: Any, value: Any, aggregate: Any) -> tuple[Any, ...]:
-        """What a function is called with: an ``Aggregator``, or a ``Reducer``."""
-        return (key, value, aggregate) if isinstance(self._operation, TableAggregate) else (aggregate, value)
-
-    def _judged(self, made: Any) -> dict[str, Any] | None:
-        value = fields_of(made, self._made.types)
-        return None if value is None else self._made.judged(value)
-
-    def _seen(self, made: Any) -> Any:
-        """What a function gives, as it is seen when the store has it."""
-        value = self._judged(made)
-        return None if value is None else self._made.seen(self._made.encoded(value))
+        return TableFunctions(
+            operation.function,
+            operation.initializer if isinstance(operation, TableAggregate) else None,
+            None,
+            operation.fields,
+            operation.subtractor,
+            isinstance(operation, TableCount),
+        )

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from operator import index
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -210,6 +211,20 @@ class TaskStore:
             raise ValueError(f"the store cannot hold that: {too_large(MAX_BYTES)}")
         self.keys.put(key, value, self.at, is_kept=is_kept)
 
+    def put_at(self, key: bytes, value: bytes | None, at: int) -> None:
+        """Set the value of a window or a session in bytes.
+
+        Args:
+            key: With the bytes of the window or the session.
+            value: None deletes it.
+            at: The time that it belongs to in ms; see :meth:`time_of`.
+        """
+        observed = max(self.observed, at)
+        live = (observed - (self.operation.retention_ms or 0)) // self.segment_ms
+        # The library logs also what its store drops.
+        self.put(key, value, is_kept=at // self.segment_ms >= live)
+        self.observed = observed  # a class may go on after a put that was refused
+
     @property
     def seen(self) -> KeyValueStore | WindowStore | SessionStore:
         """The store as a class sees it."""
@@ -320,15 +335,12 @@ class _Windows(WindowStore[Any, Any]):
         start, raw = _ms(at), self._codec.key(key)
         if value is None and self._duplicates:
             return
+        data = None if value is None else self._codec.value(value)
         number = 0
         if self._duplicates:
             known = self._keys.between(stored_window_key(raw, start), stored_window_key(raw, start, _GREATEST_NUMBER))
             number = 1 + (int.from_bytes(known[-1][-SEQUENCE_NUMBER_BYTES:], "big") if known else 0)
-        self._store.observed = max(self._store.observed, start)
-        live = (self._store.observed - self._retention_ms) // self._store.segment_ms
-        is_live = start // self._store.segment_ms >= live  # the library logs also what its store drops
-        data = None if value is None else self._codec.value(value)
-        self._store.put(stored_window_key(raw, start, number), data, is_kept=is_live)
+        self._store.put_at(stored_window_key(raw, start, number), data, start)
 
     def fetch(self, key: Any, first: datetime | int, last: datetime | int | None = None) -> Any:
         raw = self._codec.key(key)
@@ -377,10 +389,7 @@ class _Sessions(SessionStore[Any, Any]):
 
     def put(self, key: Any, value: Any, start: datetime | int, end: datetime | int) -> None:
         name = stored_session_key(self._codec.key(key), _ms(start), _ms(end))
-        self._store.observed = max(self._store.observed, _ms(end))
-        live = (self._store.observed - self._retention_ms) // self._store.segment_ms
-        is_live = _ms(end) // self._store.segment_ms >= live  # the library logs also what its store drops
-        self._store.put(name, None if value is None else self._codec.value(value), is_kept=is_live)
+        self._store.put_at(name, None if value is None else self._codec.value(value), _ms(end))
 
     def remove(self, key: Any, start: datetime | int, end: datetime | int) -> None:
         self.put(key, None, start, end)
@@ -414,4 +423,4 @@ _GREATEST_NUMBER = (1 << 31) - 1
 
 
 def _ms(moment: datetime | int) -> int:
-    return as_milliseconds(moment) if isinstance(moment, datetime) else moment
+    return as_milliseconds(moment) if isinstance(moment, datetime) else index(moment)

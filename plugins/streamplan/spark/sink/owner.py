@@ -6,6 +6,7 @@ In a small micro-batch that takes longer than all the rest. A worker hands its r
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,9 @@ from streamplan.spark.sink.transaction import KeptProducers, TaskOutput, TaskTra
 _COMMIT = "commit"
 
 _END_SECONDS = 10.0
+
+_LONGEST_DIRECTORY = 80
+"""In bytes. The address of a socket has at most 107, with the name of a directory in it and of the socket."""
 
 
 def _connect_once(path: str) -> None:
@@ -52,7 +56,10 @@ class TaskOwner:
     @cached_property
     def address(self) -> str:
         """Where workers of this machine reach the owner: a socket in a directory of this user alone."""
-        directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="streamplan-"))
+        # A longer path is no address of a socket (unix(7)).
+        is_long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST_DIRECTORY
+        where = "/tmp" if is_long else None
+        directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="streamplan-", dir=where))
         path = str(Path(directory) / "owner")
         listener = self._stack.enter_context(Listener(path, "AF_UNIX", backlog=64))
         accepting = threading.Thread(target=self._accept, args=(listener,), name="owner of stream tasks", daemon=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -122,6 +124,21 @@ def test_a_worker_learns_why_the_driver_did_not_write(owner: TaskOwner, error: E
     owner.specs[0], FakeTaskTransaction.error = spec(0, 7), error
     with pytest.raises(kind, match="a newer aggregator has taken over"):
         write(owner, spec(0, 7), [b"a" * 1000] * 1000)
+
+
+@pytest.mark.parametrize("length", [1, 20, 60, 110])
+def test_a_long_directory_of_temporary_files_does_not_keep_it_from_its_socket(
+    length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address of a socket has at most 107 bytes, so no linked query started."""
+    folder = tmp_path / ("x" * length)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with TaskOwner() as owner:
+        address = owner.address
+        assert Path(address).is_socket()
+        assert Path(address).parent.stat().st_mode & 0o777 == 0o700
+    assert not Path(address).parent.exists()
 
 
 def test_it_ends_with_its_thread(owner: TaskOwner) -> None:
