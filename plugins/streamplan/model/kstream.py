@@ -231,6 +231,12 @@ class _Declared(Generic[K, V]):
 
     _answered: ClassVar[tuple[str, ...]] = ANSWERED
 
+    def __post_init__(self) -> None:
+        """Behind a fault, which makes the fields unknown, no node is built: nobody can judge it."""
+        if self._fields is None and self._graph.faults:
+            unknown = GraphNode(self._node.name, self._node.build, self._node.location)
+            object.__setattr__(self, "_node", unknown)
+
     def __repr__(self) -> str:
         """The class, the last node and the fields."""
         fields = "fields that a fault makes unknown" if self._fields is None else ", ".join(self._fields)

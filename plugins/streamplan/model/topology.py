@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, overload
@@ -497,6 +498,16 @@ class Topology:
         """
         refuse(f"topology {self.application_id!r}", self.faults)
         return self._graph.build()
+
+    def without_faults(self) -> Topology:
+        """Return the same with what is declared before, and beside, the faults. It can be planned, and not run.
+
+        A stream behind a fault has fields that nobody knows, so nothing is built behind it.
+        """
+        built = self._graph.build()
+        names = {node.name for node in built.nodes}
+        joined = tuple(each for each in built.copartition_groups if each <= names)
+        return self._with(replace(built, copartition_groups=joined))
 
     @property
     def subtopologies(self) -> tuple[Subtopology, ...]:
