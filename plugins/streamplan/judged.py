@@ -21,9 +21,12 @@ from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from streamplan.judged_words import (
+    TOLD_ALONE,
     TOO_MANY,
     advice_on,
     described,
+    is_not_called,
+    is_text,
     is_told_as_text,
     listed,
     may_be,
@@ -31,6 +34,7 @@ from streamplan.judged_words import (
     name_meant,
     sample,
     shown,
+    text_meant,
     words_of,
 )
 
@@ -220,14 +224,14 @@ def _judged_class_method(method: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return method(cls, *args, **kwargs)
             except ValueError as error:
-                found = (Diagnostic(caller_location(), f"{operation}: {error}", f"For example {_example(method)}"),)
+                found = (Diagnostic(caller_location(), f"{operation}: {error}", f"For example {example_of(method)}"),)
         return _mistaken_value(cls, {}, found)
 
     return call
 
 
 def _judged_init(cls: type, initialize: Callable[..., None]) -> Callable[..., None]:
-    hook, example = getattr(cls, "_made_wrongly", None), _example(cls)
+    hook, example = getattr(cls, "_made_wrongly", None), example_of(cls)
 
     @wraps(initialize)
     def call(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -238,7 +242,7 @@ def _judged_init(cls: type, initialize: Callable[..., None]) -> Callable[..., No
             except ValueError as error:
                 if hook is not None:
                     raise
-                hint = f"For example {example}" if example else "Correct it"
+                hint = getattr(error, "hint", "") or (f"For example {example}" if example else "Correct it")
                 found = (Diagnostic(caller_location(), f"{cls.__name__}: {error}", hint),)
         given = {**dict(zip(_names(initialize)[0][1:], args, strict=False)), **kwargs}
         if hook is not None:
@@ -290,9 +294,12 @@ def _judge(
     by_place = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.POSITIONAL_ONLY)]
     required = {each.name for each in by_place if each.default is each.empty or each.default is NO_FIELDS}
     given = dict(zip((each.name for each in by_place), args, strict=False))
-    hints, example = _hints(function, made), example or _example(function)
+    hints, example = _hints(function, made), example or example_of(function)
     for_example = f"For example {example}" if example else f"It takes {listed(parameters)}"
     known = {each.name: each for each in parameters}
+    if other_form := _other_form(known, [*args, *kwargs.values()], {**kwargs, **given}):
+        yield Diagnostic(caller_location(), f"{operation}: {other_form[0]}", other_form[1])
+        return
     fields = _fields_by_name(function, kwargs, hints)
     # One that has the name of an argument was meant as a field, which is told.
     as_fields = fields or _fields_by_name(function, dict(enumerate(kwargs.values())), hints)
@@ -317,19 +324,33 @@ def _judge(
         )
         most = f"at most {len(by_place)} without a name" if by_place else "none without a name"
         hint = TOO_MANY.get(operation) or (f"Write {meant}={shown(surplus[0])}" if meant else for_example)
+        if operation in TOO_MANY and isinstance(surplus[0], Mapping):
+            hint = f"Change the value before: map_values({shown(surplus[0])}).{operation}(…)"
+        if "stores" in known and not meant:
+            hint = advice_on(surplus[0], str, "", operation, "store") or hint
         yield mistake(f"{shown(surplus[0])} is one argument too many: it takes {most}", hint)
         missing = [name for name in missing if name != meant]
     for value in fields.values():
         yield from mistakes_of(value)
     unknown = {name: value for name, value in kwargs.items() if name not in known and name not in fields}
     given |= {name: value for name, value in kwargs.items() if name in known and name not in given}
+    takes_fields = any(each.kind is each.VAR_KEYWORD for each in _parameters(function))
+    if takes_fields and "aggregator" not in unknown:
+        no_names = [name for name in unknown if not name_meant(name, parameters) and not is_text(unknown[name])]
+        for name in no_names:
+            wrong = unknown.pop(name)
+            hint = f"Write {name}=F.lit({shown(wrong)})"
+            if is_not_called(wrong) or not isinstance(wrong, int | float):
+                hint = advice_on(wrong, str, "", operation, name) or f"For example {name}=F.amount"
+            yield mistake(f"the field {name} is {described(wrong)}; it takes an expression of F", hint)
+            missing = []
     if unknown and len(missing) == 1 and fits(missing[0], unknown):  # map_values(total="price * count")
         written = f"{operation}({missing.pop()}={shown(unknown)})"
         yield mistake(f"there is no argument {next(iter(unknown))!r}", f"Write {written}")
         unknown = {}
     for name, value in unknown.items():
         yield mistake(f"there is no argument {name!r}", meant_by(name, value, operation, parameters))
-        missing = [each for each in missing if each != name_meant(name, parameters)]
+        missing = [each for each in missing if each != name_meant(name, parameters)] if name not in TOLD_ALONE else []
     for name, value in kwargs.items():
         if name in known and given[name] is not value:
             yield mistake(f"{name} is given twice, {shown(given[name])} and {shown(value)}", "Leave one of them out")
@@ -343,15 +364,42 @@ def _judge(
         elif name not in answered and (misfit := _misfit(value, hints.get(name, Any))) is not None:
             part, wrong, expected = misfit
             told_by_example = example and (name in required or f"{name}=" in example)
-            of_classes = {kind: _example(kind) for kind in _classes_of(expected) if _example(kind)}
+            of_classes = {kind: example_of(kind) for kind in _classes_of(expected) if example_of(kind)}
             other = next((each for each in known if each not in given and _is_meant_for(value, hints.get(each))), "")
+            if operation.endswith("join"):
+                is_global = type(given.get("other")).__name__ == "GlobalKTable"
+                other = "key" if is_global and "key" in known and isinstance(value, str) else other
+            if name in ("schema", "state"):
+                other = ""
             hint = f"Write {other}={shown(value)}" if other else advice_on(wrong, expected, part, operation, name)
+            if not hint and not part and name not in kwargs:
+                left = [each for each in parameters if each.name not in given]
+                meant = text_meant(value, left, hints)
+                hint = f"Write {meant}={shown(value)}" if meant else ""
             if not hint and told_by_example and (not part or not of_classes):
+                hint = for_example
+            if not hint and example and words_of(expected) == "a function":
                 hint = for_example
             hint = hint or sample(name if not part else "", expected, of_classes)
             if name in kwargs and _fields_by_name(function, {0: value}, hints):
                 hint = f"A field of this name is written in a mapping: {operation}({{{name!r}: …}})"
             yield mistake(f"{name}{part} is {described(wrong)}; it takes {words_of(expected)}", hint)
+
+
+def _other_form(known: Mapping[str, Any], values: Sequence[Any], given: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What is wrong, and what to write, where an aggregate is given in a form that it does not take."""
+    if "subtractor" in known and any(isinstance(each, Mapping) or is_told_as_text(type(each)) for each in values):
+        return (
+            "expressions are given; a grouped table takes functions, since rows also leave their group",
+            "Write count(), or aggregate(initializer, adder, subtractor, schema='…')",
+        )
+    begin = given.get("value")
+    if "value" not in given or callable(begin) or not callable(given.get("aggregator")):
+        return None
+    if isinstance(begin, Mapping) and all(isinstance(each, str) for each in begin.values()):
+        return None  # expressions, of which the operation knows more
+    written = begin if isinstance(begin, Mapping) else "{…}"
+    return f"{described(begin)} is given with an aggregator", f"Write a function that returns it: lambda: {written}"
 
 
 def _classes_of(hint: Any) -> tuple[Any, ...]:
@@ -406,10 +454,11 @@ def _is_right(
     if len(given) != len(args) + len(kwargs) or not required <= given.keys() <= known:
         return False  # or fields are given by keywords, which the long answer knows
     hints, answered = _hints(function, made), getattr(owner, "_answered", ())
+    if owner is not MISSING:
+        del given[by_place[0]]
     return not any(
         mistakes_of(value) or (name not in answered and _misfit(value, hints.get(name, Any)) is not None)
         for name, value in given.items()
-        if value is not owner
     )
 
 
@@ -421,8 +470,12 @@ def _hints(function: Callable[..., Any], cls: type | None = None) -> Mapping[str
 
 
 @cache
-def _example(documented: Any) -> str:
-    """The first example of a docstring."""
+def example_of(documented: Any) -> str:
+    """Return the first example of a docstring; empty without one.
+
+    Args:
+        documented: A class or a function.
+    """
     found = _EXAMPLE.search(documented.__doc__ or "")
     return " ".join(found[1].split()) if found else ""
 
@@ -455,9 +508,13 @@ def _misfit(value: Any, hint: Any) -> tuple[str, Any, Any] | None:
         found = ((at, _misfit(part, of)) for at, (part, of) in enumerate(zip(value, elements, strict=False)))
         return next(((f"[{at}]{misfit[0]}", *misfit[1:]) for at, misfit in found if misfit is not None), None)
     if hint is Callable or (isinstance(origin, type) and origin is typing.get_origin(Callable[..., Any])):
-        return None if callable(value) and not is_told_as_text(type(value)) else ("", value, hint)
+        is_function = callable(value) and not is_told_as_text(type(value)) and not is_not_called(value)
+        is_function = is_function and not getattr(type(value), "_is_declared", False)
+        return None if is_function else ("", value, hint)
     if origin is type:
         return None if isinstance(value, type) else ("", value, hint)
+    if isinstance(origin, type):  # of a generic class, as of Primitive[str]
+        hint = origin
     return None if _is_a(value, hint) else ("", value, hint)
 
 

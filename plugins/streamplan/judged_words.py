@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 _OTHER_WORDS = {
+    "size": "time_difference",
     "as_": "name",
     "named": "name",
     "processor_name": "name",
@@ -49,6 +50,12 @@ _OTHER_WORDS = {
     "length": "size",
     "slide": "advance",
     "topic_name": "topic",
+    "by": "max_by",
+    "time_difference_ms": "time_difference",
+    "retention_ms": "retention",
+    "retention_period": "retention",
+    "window_size": "size",
+    "tz": "time_zone",
     "partition_counts": "topic_partitions",
 }
 """Words of other libraries for our parameters."""
@@ -77,8 +84,21 @@ _ELSEWHERE = {
     "master": "A declaration names no Spark: Airflow's connection has it, which spark_conn_id names",
     "checkpoint_location": "STREAMPLAN_HOME says where checkpoints are kept, not the declaration",
     "processing_guarantee": "Nothing needs to be said: every pipeline is exactly-once",
+    # of Suppressed
+    "max_records": "The buffer has no limit: a window is passed when it closes, and not before",
+    "max_bytes": "The buffer has no limit: a window is passed when it closes, and not before",
+    "time_to_wait": "A window is passed when it closes. A micro-batch passes the last update of each key without it",
 }
 """Parameters of other libraries that stand elsewhere here, and where."""
+
+_FOLDED = {
+    "max_by": "The rows of a group also leave it, so that the greatest is not known. Write reduce(adder, subtractor)",
+    "min_by": "The rows of a group also leave it, so that the least is not known. Write reduce(adder, subtractor)",
+}
+"""What to write in place of an argument that grouped tables do not have."""
+
+TOLD_ALONE = ("max_by", "min_by")
+"""Arguments of something else, with which the arguments that are missing are not told."""
 
 SEVERAL_KEYS = "Write a key of several fields as one: 'struct(a, b)', key_serde=Json('a string, b string')"
 """What several keys are answered with."""
@@ -105,6 +125,9 @@ _LISTS = {
 _NAMES = ("name", "store", "label")
 """Arguments that are names of something in Kafka: what is no such name was not meant for them."""
 
+_OTHER_TEXTS = (*_NAMES, "topic", "schema", "state", "timer")
+"""Arguments for which no text was meant that was given in the place of another one."""
+
 _SERDES = {str: "String()", int: "Long()", float: "Double()", bytes: "Bytes()", bool: "Json('name boolean')"}
 """By a type of Python what serde was meant."""
 
@@ -124,6 +147,16 @@ def shown(value: Any) -> str:
     """A value as a declaration has it, in a few characters."""
     if isinstance(value, type):
         return value.__name__
+    if path := getattr(value, "_path", ()) if is_told_as_text(type(value)) else ():
+        return "".join(["F", *(f".{each}" if each.isidentifier() else f"[{each!r}]" for each in path)])
+    if is_told_as_text(type(value)) and not hasattr(type(value), "_no_value"):
+        return repr(str(value))
+    if type(value).__module__ == "streamplan.model.processor":  # a store, whose repr is its declaration
+        return repr(value)
+    if isinstance(value, timedelta):
+        return repr(value).removeprefix("datetime.")
+    if isinstance(value, slice):
+        return ":".join("" if each is None else shown(each) for each in (value.start, value.stop, value.step)[:2])
     if is_dataclass(value):
         fields = value.__dataclass_fields__.values()
         if any(each.name.startswith("_") for each in fields):  # a stream or a table, whose repr is short
@@ -157,6 +190,10 @@ def described(value: Any) -> str:
             return f"the class {value.__name__}"
         case Mapping():
             return "a mapping"
+    if hasattr(type(value), "_no_value"):
+        return repr(value)
+    if is_not_called(value):
+        return f"the method {value.__name__}, which is not called"
     if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
         return "a lambda" if value.__name__ == "<lambda>" else f"the function {value.__name__}"
     name = type(value).__name__
@@ -168,6 +205,8 @@ def words_of(hint: Any) -> str:
     if isinstance(hint, InitVar):
         hint = hint.type
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if is_key_serde(hint):
+        return "a serde of keys"
     if origin in (types.UnionType, typing.Union):
         told = [each for each in arguments if each is not type(None) and not is_told_as_text(each)]
         words = list(dict.fromkeys(map(words_of, told)))
@@ -196,6 +235,11 @@ def is_told_as_text(kind: Any) -> bool:
     return isinstance(kind, type) and "_told_as_text" in vars(kind)
 
 
+def is_not_called(value: Any) -> bool:
+    """Whether a value is a method of a stream, a table or an expression, whose parentheses were forgotten."""
+    return isinstance(value, types.MethodType) and type(value.__self__).__module__.startswith("streamplan.model.")
+
+
 def _of(hint: Any) -> tuple[Any, ...]:
     """The annotations of which a union is made."""
     if isinstance(hint, InitVar):
@@ -203,6 +247,11 @@ def _of(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return tuple(part for each in typing.get_args(hint) for part in _of(each))
     return (hint,)
+
+
+def is_key_serde(hint: Any) -> bool:
+    """Whether an annotation takes the serdes of keys."""
+    return {"String", "Long"} <= {getattr(kind, "__name__", "") for kind in _kinds(hint)}
 
 
 def _kinds(hint: Any) -> set[Any]:
@@ -268,9 +317,19 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
     of_texts = any(typing.get_origin(each) is Mapping and str in _kinds(typing.get_args(each)[1]) for each in _of(hint))
     is_serde = any(getattr(kind, "__name__", "") == "Serde" for kind in kinds)
     records = [kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)]
+    if written := getattr(type(value), "_no_value", ""):
+        return str(written)
+    if is_not_called(value):
+        return f"Write {_before(value.__self__)}{value.__name__}()"
+    if hasattr(value, "schema") and isinstance(value.schema, str) and name in ("schema", "state"):
+        return f"Write its text: {value.schema!r}"
+    if type(value).__module__ == "streamplan.model.processor" and name in ("store", "state"):
+        return f"Write stores={{'name': {shown(value)}}}"
     match value:
-        case type() if is_serde:
+        case type() if is_serde or is_key_serde(hint):
             return serde_meant(value)
+        case _ if is_key_serde(hint):
+            return "For example String(), Long() or Json('customer string, product string')"
         case type() if any(value is kind for kind in kinds if kind is not str):
             return f"Write {value.__name__}(…), an object of the class"
         case type() if str in kinds and is_dataclass(value) and name == "schema":
@@ -282,6 +341,13 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
             return _LISTS[operation, name]
         case list() | tuple() if str in kinds and name == "schema" and all(isinstance(each, str) for each in value):
             return f"Write it as one text: {', '.join(value)!r}"
+        case bool() if str in kinds and name in ("condition", "key"):
+            return (
+                "Python has computed it before there is a record. Write an expression: 'amount > 0', and "
+                "F.amount.is_null() for 'is None'"
+            )
+        case Mapping() if str in kinds and name == "schema" and operation in ("Avro", "JsonSchema"):
+            return f"Write it as a text, {operation}(json.dumps(…)), or the name of a file that has it"
         case bool() if str in kinds and part:  # true is an expression, but no name of a topic
             return f"Write it as a text: {str(value).lower()!r}"
         case int() | float() if str in kinds and part:
@@ -290,14 +356,14 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
             return f"Write it as a text: {value.decode(errors='replace')!r}"
         case Mapping() if str in kinds and value and all(map(_type_text, value.values())):
             return f"Write it as one text: {', '.join(f'{of} {_type_text(each)}' for of, each in value.items())!r}"
-        case str() if of_texts and operation.endswith("join") and "=" in value:
+        case str() if of_texts and operation.endswith("join"):
             return _ELSEWHERE["on"]
         case str() if of_texts:
             return f"Say what the field is called: {{'name': {value!r}}}"
         case str() if is_serde:
             return f"Write Json({value!r})" if " " in value.strip() else "For example Json('id string, amount bigint')"
-        case list() | tuple() | set() if of_texts and value and all(isinstance(each, str) for each in value):
-            return f"Write {{{', '.join(f'{each!r}: {each!r}' for each in value)}}}"
+        case list() | tuple() | set() if of_texts and value and all(map(is_text, value)):
+            return f"Write {{{', '.join(f'{str(each)!r}: {str(each)!r}' for each in value)}}}"
         case str() if kinds & {tuple, Sequence}:
             return f"Write ({value!r},)"
         case str() if kinds & {int, float} and re.fullmatch(r"\d+(\.\d+)?", value):
@@ -309,9 +375,37 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         return f"Say what the field is called: {{'name': {text!r}}}"
     if str in kinds and type(value).__module__.partition(".")[0] == "pyspark":
         return 'Write the expression as a text, in Spark SQL: "amount > 0"'
-    if str in kinds and callable(value) and not isinstance(value, type):
+    is_declared = getattr(type(value), "_is_declared", False)  # a stream answers a call, and is no function
+    if str in kinds and callable(value) and not isinstance(value, type) and not is_declared:
+        if operation in ("map", "flat_map"):
+            return f"The key is an expression. The value may be a function: {operation}('key', function, schema='…')"
         return "Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it"
     return ""
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a text, or stands for one as expressions do."""
+    return isinstance(value, str) or is_told_as_text(type(value))
+
+
+def _before(of: Any) -> str:
+    """What stands before the name of a method: ``F.amount.``."""
+    text = shown(of) if is_told_as_text(type(of)) else ""
+    return f"{text}." if text.startswith("F.") else ""
+
+
+def text_meant(value: Any, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> str:
+    """Return the argument that a text was meant for, which was given in the place of another one; empty without one.
+
+    Args:
+        value: What was given.
+        parameters: The arguments that were not given.
+        hints: The annotations.
+    """
+    if not is_text(value):
+        return ""
+    names = (each.name for each in parameters if each.name not in _OTHER_TEXTS and str in _kinds(hints.get(each.name)))
+    return next(names, "")
 
 
 def name_meant(name: str, parameters: Sequence[inspect.Parameter]) -> str:
@@ -321,7 +415,7 @@ def name_meant(name: str, parameters: Sequence[inspect.Parameter]) -> str:
     for meant in (word, _OTHER_WORDS.get(word, ""), *get_close_matches(word, names, 1)):
         if meant in names:
             return meant
-    inside = [each for each in names if f"_{word}" in each or f"{word}_" in each]
+    inside = [each for each in names if word in each.split("_")]
     return inside[0] if len(inside) == 1 else ""
 
 
@@ -332,7 +426,10 @@ def meant_by(name: str, value: Any, operation: str, parameters: Sequence[inspect
     word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     if word in _ELSEWHERE and (word not in ("on", "how") or operation.endswith("join")):
         return _ELSEWHERE[word]
-    if word == "key_serde":
+    if word in _FOLDED:
+        is_table = any(each.name == "subtractor" for each in parameters)
+        return _FOLDED[word] if is_table else f"Write aggregate({{'field': {f'{word}(field, {value})'!r}}})"
+    if word in ("key_serde", "key"):
         return "Give the records the key before: select_key('…', key_serde=…)"
     return f"It takes {listed(parameters)}"
 

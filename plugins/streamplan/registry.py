@@ -30,11 +30,14 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
+from typing import Any
 
 from streamplan.errors import Refused, StreamplanError, did_you_mean
+from streamplan.judged_words import described
 from streamplan.model.expressions import NoTruthValue
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
 from streamplan.model.words import NoSuchOperation, answer_to_import
 
 GROUP = "streamplan.pipelines"
@@ -64,6 +67,16 @@ class Registration:
 
     reference: str
     source: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file that a command was given, and not what a deployment registers."""
+        return self.source.endswith(".py")
+
+    @property
+    def subject(self) -> str:
+        """What an error is about."""
+        return f"the file {self.source}" if self.is_file else f"module {self}"
 
     def __str__(self) -> str:
         return f"{self.reference} ({self.source})"
@@ -143,6 +156,15 @@ def pipeline_named(name: str) -> Pipeline:
             raise each.error
     names = [pipeline.name for pipeline in pipelines]
     kind = Refused if broken else UnknownPipeline
+    if name.endswith(".py"):
+        module = Path(name).stem
+        how = f"A file is for run. Elsewhere register its module, PYTHONPATH={Path(name).parent} {VARIABLE}={module}, "
+        raise kind(
+            f"pipeline {name!r}",
+            expected="the name of a pipeline",
+            observed="a file",
+            remedy=f"{how}and name the pipeline.",
+        )
     raise kind(
         f"pipeline {name!r}",
         expected=" or ".join(names) or "one that is registered",
@@ -165,7 +187,13 @@ def pipelines_of_file(file: Path) -> tuple[Pipeline, ...]:
     """
     file = file.resolve()
     if not file.is_file():
-        raise Refused(f"the file {file}", expected="a Python file that declares a pipeline", observed="no such file")
+        near = [each.name for each in file.parent.glob("*.py") if each.is_file()] if file.parent.is_dir() else []
+        raise Refused(
+            f"the file {file}",
+            expected="a Python file that declares a pipeline",
+            observed="a directory" if file.is_dir() else "no such file",
+            remedy=did_you_mean(file.name, near),
+        )
     root, module = file.parent, file.stem
     while (root / "__init__.py").is_file():
         root, module = root.parent, f"{root.name}.{module}"
@@ -245,25 +273,64 @@ def _named_by(registration: Registration) -> tuple[Pipeline | str, ...]:
     except StreamplanError:
         raise
     except (NoSuchOperation, NoTruthValue) as error:
-        raise Refused(f"module {registration} has a fault:\n  {_place(error, module_name)}{error}") from error
+        raise Refused(f"{registration.subject} has a fault:\n  {_place(error, module_name)}{error}") from error
     except (Exception, SystemExit) as error:  # a user's module may raise anything, and may call exit()
-        told = error.msg if isinstance(error, SyntaxError) else error
+        told = error.msg if isinstance(error, SyntaxError) else str(error)
+        # The file of the library, and not of the user, stands behind what cannot be imported from it.
+        told = re.sub(r" \((most likely due to a circular import)\)| \(/[^)]*\)$", "", told)
+        if isinstance(error, AttributeError) and told.startswith("module 'streamplan' "):
+            told = told.partition(". ")[0]  # the answer is the remedy
         raise Refused(
-            f"module {registration}",
+            registration.subject,
             expected="one that can be imported",
             observed=f"{_place(error, module_name)}{type(error).__name__}: {told}",
-            remedy=_remedy(error, module_name),
+            remedy=_remedy(error, registration, module_name),
         ) from error
     named = (found,) if isinstance(found, Pipeline) else found
     if isinstance(named, tuple | list) and all(isinstance(each, Pipeline | str) for each in named):
         return tuple(named)
+    others = "" if registration.is_file else ", or name another object after a colon, as in module:object"
+    where = "" if registration.is_file else f"The module is {getattr(module, '__file__', None) or module_name}. "
     raise Refused(
-        f"module {registration}",
+        registration.subject,
         expected=f"a Pipeline, or a tuple of them or of modules' names, in {attribute or 'PIPELINES or PIPELINE'}",
-        observed="no such name" if found is None else type(found).__name__,
-        remedy=f"The module is {getattr(module, '__file__', None) or module_name}. "
-        "Write PIPELINE = Pipeline(...) there, or name another object after a colon, as in module:object.",
+        observed="no such name" if found is None else described(found),
+        remedy=where
+        + (_pipelines_elsewhere(module, attribute, found) or f"Write PIPELINE = Pipeline(…) there{others}."),
     )
+
+
+def _pipelines_elsewhere(module: ModuleType, attribute: str, found: object) -> str:
+    """What to write where the module has a pipeline under another name, or a function that makes one."""
+    attribute = attribute or "PIPELINE"
+    if isinstance(found, FunctionType):
+        return f"Call it: {attribute} = {found.__name__}()."
+    if isinstance(found, tuple | list) and found:
+        wrong = next(each for each in found if not isinstance(each, Pipeline | str))
+        return f"Leave out {described(wrong)}."
+    if isinstance(found, Topology):
+        return f"Write {attribute} = Pipeline(name='…', topology={_name_in(module, found)}, description='…')."
+    if name := next((name for name, each in vars(module).items() if isinstance(each, Pipeline)), ""):
+        if name in ("PIPELINE", "PIPELINES"):  # the registration names another object
+            return f"Write {module.__name__} in the registration, without what is behind the colon."
+        return f"It has a Pipeline in {name}. Write {attribute} = {name}."
+    if topology := next((each for each in vars(module).values() if isinstance(each, Topology)), None):
+        name = _name_in(module, topology)
+        return f"It has a Topology. Write {attribute} = Pipeline(name='…', topology={name}, description='…')."
+    makes = next((each for each in vars(module).values() if _makes_pipeline(each, module)), None)
+    return f"It has the function {makes.__name__}. Write {attribute} = {makes.__name__}()." if makes is not None else ""
+
+
+def _name_in(module: ModuleType, value: object) -> str:
+    return next((name for name, each in vars(module).items() if each is value and name.islower()), "topology")
+
+
+def _makes_pipeline(value: Any, module: ModuleType) -> bool:
+    is_own = isinstance(value, FunctionType) and value.__module__ == module.__name__
+    if is_own and value.__code__.co_argcount > len(value.__defaults__ or ()):
+        return False
+    returned = str(value.__annotations__.get("return", "")) if is_own else ""
+    return is_own and ("Pipeline" in value.__code__.co_names or "Pipeline" in returned)
 
 
 def _require_one_assignment(module: ModuleType, name: str) -> None:
@@ -330,8 +397,18 @@ def _lines(error: BaseException) -> Iterator[_Line]:
         yield _Line(frame.f_code.co_filename, number, str(frame.f_globals.get("__name__", "")))
 
 
-def _remedy(error: BaseException, module_name: str) -> str:
+def _remedy(error: BaseException, registration: Registration, module_name: str) -> str:
+    if advice := _advice(error):
+        return advice
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    reference = registration.reference
+    if missing is not None and f"{module_name}.".startswith(f"{missing}.") and not registration.is_file:
+        words = re.split(r"[;\s]+", reference)
+        if len(words) > 1:
+            return f"Separate modules with commas: {VARIABLE}={','.join(words)}."
+        if reference.endswith(".py") or "/" in reference:
+            file = Path(reference)
+            return f"Write the module: {VARIABLE}={file.stem}, and its directory: PYTHONPATH={file.parent}."
     if missing is None and isinstance(error, ImportError) and error.name == "streamplan":
         word = re.search(r"cannot import name '(\w+)'", str(error))  # Python 3.12 has it in name_from
         if word and (answer := answer_to_import(word[1], sys.modules[error.name].__all__)):
@@ -343,7 +420,25 @@ def _remedy(error: BaseException, module_name: str) -> str:
         )
     if missing is not None:
         return f"The module imports {missing}: install that where this process runs, too."
-    return "Correct the module, or remove it from the registration."
+    return "Correct the file." if registration.is_file else "Correct the module, or remove it from the registration."
+
+
+def _advice(error: BaseException) -> str:
+    """What to write in place of a mistake of Python that declarations have."""
+    names = sys.modules["streamplan"].__all__
+    if isinstance(error, NameError):
+        if error.name in names:
+            return f"Write from streamplan import {error.name}."
+        return answer_to_import(error.name, []) if error.name else ""
+    if isinstance(error, AttributeError) and str(error).startswith("module 'streamplan' "):
+        return str(error).partition(". ")[2]
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("streamplan."):
+        return "A declaration imports from streamplan alone, as in from streamplan import Json, KStream, Topology."
+    if isinstance(error, ImportError) and "circular import" in str(error):
+        return "Two modules import each other. Import inside a function, or move what both need into a third module."
+    if isinstance(error, TypeError) and (called := re.match(r"(\w+)\(\) missing \d+ required positional", str(error))):
+        return f"Where the function itself is meant, write {called[1]} without parentheses."
+    return ""
 
 
 def _same_name(name: str, places: list[str]) -> Refused:

@@ -99,8 +99,8 @@ BREAKS = {
     "import json; json.loads('{')": r"broken_module.py:9: JSONDecodeError",  # the user's line, not the library's
     "Json('id').fields": r"broken_module.py:9: ValueError",
     "": r"a Pipeline, or a tuple of them or of modules' names, in PIPELINES or PIPELINE, observed no such name",
-    "PIPELINE = 'orders'": r"in PIPELINE, observed str",
-    "PIPELINES = (declare('one'), 2)": r"in PIPELINES, observed tuple",
+    "PIPELINE = 'orders'": r"in PIPELINE, observed the text 'orders'",
+    "PIPELINES = (declare('one'), 2)": r"in PIPELINES, observed a tuple",
     "PIPELINE = declare('one')\nPIPELINE = declare('two')": r"in the lines 9 and 10, .* write PIPELINES =",
     "def __getattr__(name): raise KeyError(name)": r"broken_module.py:9: KeyError",
 }
@@ -267,3 +267,51 @@ def test_a_file_without_a_pipeline_is_refused(
         (tmp_path / name).write_text(text)
     with pytest.raises(Refused, match=message):
         registry.pipelines_of_file(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("pipeline = declare('one')", "It has a Pipeline in pipeline. Write PIPELINE = pipeline."),
+        (
+            "from streamplan import Pipeline\ndef make(name='x') -> Pipeline: ...",
+            "It has the function make. Write PIPELINE = make().",
+        ),
+        ("def make(): ...\nPIPELINE = make", "Call it: PIPELINE = make()."),
+        ("from streamplan import Topology\nPIPELINE = Topology('x')", "Write PIPELINE = Pipeline(name='…', topology="),
+        ("W = JoinWindows", "Write from streamplan import JoinWindows."),
+        ("KafkaStreams()", "Write Pipeline(name='…', topology=topology, description='…')."),
+        ("from streamplan.kstream import KStream", "A declaration imports from streamplan alone"),
+        ("import streamplan\nstreamplan.kstream", "observed .*has no attribute 'kstream'. Did you mean KStream?"),
+        ("import itself_module", "Two modules import each other."),
+        ("def f(record): ...\nf()", "Where the function itself is meant, write f without parentheses."),
+    ],
+)
+def test_a_mistake_of_python_is_answered_with_what_to_write(theirs: Theirs, code: str, remedy: str) -> None:
+    theirs.write("itself_module", "from broken_module import PIPELINE")
+    theirs.write("broken_module", code)
+    theirs.variable("broken_module")
+    (broken,) = broken_pipelines()
+    assert re.search(remedy.replace("(", r"\(").replace(")", r"\)").replace("?", r"\?"), str(broken.error))
+
+
+@pytest.mark.parametrize(
+    ("variable", "remedy"),
+    [
+        ("one;other", "Separate modules with commas: STREAMPLAN_PIPELINES=one,other."),
+        ("/pipelines/one.py", "Write the module: STREAMPLAN_PIPELINES=one, and its directory: PYTHONPATH=/pipelines."),
+        ("sound_module:pipeline", "Write sound_module in the registration, without what is behind the colon."),
+    ],
+)
+def test_a_wrong_registration_is_answered_with_the_right_one(theirs: Theirs, variable: str, remedy: str) -> None:
+    theirs.write("sound_module", "PIPELINE = declare('sound')")
+    theirs.variable(variable)
+    (broken,) = broken_pipelines()
+    assert broken.error.remedy.endswith(remedy)
+
+
+def test_a_file_in_place_of_a_pipeline_is_told(theirs: Theirs) -> None:
+    with pytest.raises(
+        Refused, match=r"observed a file\. A file is for run.*PYTHONPATH=flows STREAMPLAN_PIPELINES=good"
+    ):
+        pipeline_named("flows/good.py")

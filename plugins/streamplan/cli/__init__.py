@@ -97,6 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"streamplan {__version__}")
     first = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    if first is not None and first.endswith(".py"):
+        parser.error(f"no command {first!r}. To run the pipeline of a file: {program()} run {first}")
     if first is not None and first not in COMMANDS:
         parser.error(f"no command {first!r}. {did_you_mean(first, COMMANDS) or 'Commands: ' + ', '.join(COMMANDS)}")
     commands = Commands(parser)
@@ -104,7 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def run() -> int:
         for command in COMMANDS if first is None else [first]:  # help lists all
             import_module(f"{__name__}.{command}").register(commands)
-        options = parser.parse_args(arguments)
+        options, unknown = parser.parse_known_args(arguments)
+        if unknown and first is not None:
+            commands.refuse(first, unknown)
         return int(options.run(options))
 
     return run_program(run, _tell)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from streamplan.errors import WrongUsage
 from streamplan.kafka.brokers import Brokers
 
 DEFAULT = "Kafka brokers (default: those that `python -m streamplan up` starts)"
@@ -41,6 +42,13 @@ def chosen_brokers(options: argparse.Namespace) -> Brokers:
     Raises:
         Refused: The client properties cannot be read or followed, or they name no brokers.
     """
+    if options.bootstrap_servers is not None and not options.bootstrap_servers.strip():
+        raise WrongUsage(
+            "--bootstrap-servers",
+            expected="host:port,host:port",
+            observed="an empty text",
+            remedy="Is the variable of the shell set? Without the option it is this machine's stack.",
+        )
     if options.command_config:
         return Brokers.from_properties(options.command_config, servers=options.bootstrap_servers or "")
     if options.bootstrap_servers:

@@ -7,16 +7,26 @@ import shutil
 import textwrap
 from collections.abc import Callable
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from streamplan.cli.output import folded
-from streamplan.errors import Refused
+from streamplan.errors import Refused, did_you_mean
 from streamplan.programs import ExitStatus
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 Value = TypeVar("Value")
+
+
+_OTHER_OPTIONS = {
+    **dict.fromkeys(("--broker", "--brokers", "--broker-list", "--kafka", "--server", "-b"), "--bootstrap-servers"),
+    **dict.fromkeys(("--config", "--properties", "--consumer.config", "--producer.config"), "--command-config"),
+    **dict.fromkeys(("--group", "--group-id", "--app-id", "--application"), "--application-id"),
+    **dict.fromkeys(("-y", "--force", "--assume-yes"), "--yes"),
+    "-p": "--port",
+}
+"""Options of other tools, and what they are called here."""
 
 
 class Commands:
@@ -61,6 +71,19 @@ class Commands:
         parser.set_defaults(run=run)
         return parser
 
+    def refuse(self, name: str, unknown: list[str]) -> NoReturn:
+        """End with the usage of a command, and with what to write in place of words that it does not take."""
+        parser = self._subparsers.choices[name]
+        options = [option for action in parser._actions for option in action.option_strings]
+        named = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
+        meant = _OTHER_OPTIONS.get(named, "")
+        hint = f"Did you mean {meant}?" if meant in options else did_you_mean(named, options)
+        if named == "--pipeline" or (named == "-p" and "--port" not in options):
+            hint = f"The pipeline is named without an option: {parser.prog} PIPELINE"
+        elif not named and not any(action.metavar == "PIPELINE" for action in parser._actions):
+            hint = "It takes no pipeline"
+        parser.error(". ".join(filter(None, [f"unrecognized arguments: {' '.join(unknown)}", hint])))
+
 
 def _wrapped(text: str) -> str:
     """Fit paragraphs to the terminal."""
@@ -100,6 +123,13 @@ def at_least(minimum: int) -> Callable[[str], int]:
         return int(text)
 
     return number
+
+
+def port(text: str) -> int:
+    """The type of an option that is a TCP port."""
+    if not (text.isascii() and text.isdecimal()) or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"expected a port, 0 to 65535, observed {text}")
+    return int(text)
 
 
 def parsed_by(parse: Callable[[str], Value]) -> Callable[[str], Value]:

@@ -8,7 +8,7 @@ from threading import Event
 from typing import Any
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.command import Commands, add_pipelines
+from streamplan.cli.command import Commands, add_pipelines, port
 from streamplan.cli.output import plain_console, print_broken
 from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster
@@ -51,7 +51,7 @@ def register(commands: Commands) -> None:
         help="any application; may be given several times",
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=9404, help="the port to listen at (default: 9404)")
+    parser.add_argument("--port", type=port, default=9404, help="the port to listen at (default: 9404)")
     parser.add_argument(
         "--otlp", metavar="URL", help="also send the metrics there, such as http://collector:4318/v1/metrics"
     )

@@ -106,7 +106,7 @@ def _pipeline(text: str) -> Pipeline:
     """Return the pipeline of ``file.py``, of ``file.py:NAME``, or the registered one of that name."""
     file, colon, name = text.partition(":")
     if not file.endswith(".py"):
-        return pipeline_named(text)
+        return _registered(text)
     pipelines = {pipeline.name: pipeline for pipeline in pipelines_of_file(Path(file))}
     chosen = pipelines.get(name) if colon else next(iter(pipelines.values())) if len(pipelines) == 1 else None
     if chosen is None:
@@ -116,6 +116,28 @@ def _pipeline(text: str) -> Pipeline:
             observed=text,
         )
     return chosen
+
+
+def _registered(name: str) -> Pipeline:
+    """Return the registered pipeline of a name, where a file may have been meant.
+
+    Raises:
+        Refused: There is none.
+    """
+    path = Path(name)
+    if path.exists() or path.with_suffix(".py").is_file() or os.sep in name:
+        files = sorted(map(str, path.glob("*.py"))) if path.is_dir() else [f"{name.rstrip('.')}.py"]
+        files = [each for each in files if Path(each).is_file()]
+        try:
+            return pipeline_named(name)
+        except Refused as error:
+            raise Refused(
+                f"the pipeline {name}",
+                expected="a file that declares one, whose name ends in .py, or the name of a registered pipeline",
+                observed="a directory" if path.is_dir() else "neither",
+                remedy=f"Did you mean {' or '.join(files[:3])}?" if files else "",
+            ) from error
+    return pipeline_named(name)
 
 
 @contextmanager

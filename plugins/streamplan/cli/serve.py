@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.command import Commands, add_pipeline
+from streamplan.cli.command import Commands, add_pipeline, port
 from streamplan.cli.output import plain_console
 from streamplan.programs import ExitStatus, stop_on_signals
 from streamplan.queries.queries import open_queries
@@ -38,7 +38,7 @@ def register(commands: Commands) -> None:
     add_pipeline(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
     parser.add_argument(
-        "--port", type=int, default=7070, help="the port to listen at (default: 7070; 0 for a free one)"
+        "--port", type=port, default=7070, help="the port to listen at (default: 7070; 0 for a free one)"
     )
     parser.add_argument(
         "--token-file",

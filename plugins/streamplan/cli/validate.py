@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -18,16 +20,18 @@ from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.command import Commands, add_pipelines
 from streamplan.cli.output import plain_console, print_broken, quantity
 from streamplan.cli.program import as_typed
-from streamplan.errors import StreamplanError
+from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import PROPERTIES_VARIABLE
 from streamplan.kafka.registered_schemas import compare_with_registry, has_schemas
 from streamplan.kafka.schema_registry import URL, SchemaRegistry
 from streamplan.model.assignment import large_assignment
+from streamplan.model.diagnostics import Diagnostic, Faulty, refuse
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
 from streamplan.model.unnamed import unnamed
 from streamplan.model.unused import unused
 from streamplan.programs import ExitStatus
-from streamplan.registry import UnknownPipeline, chosen_pipelines
+from streamplan.registry import BrokenPipeline, UnknownPipeline, chosen_pipelines
 from streamplan.spark.submit import pyspark_home
 
 
@@ -53,23 +57,71 @@ def register(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     pipelines, broken = chosen_pipelines(options.pipelines)
-    print_broken(broken)
+    unfinished = [each.error.topology for each in broken if isinstance(each.error, Faulty) and each.error.topology]
+    found: list[Diagnostic] = []
+    try:
+        if pipelines or unfinished:
+            found = _ask_spark(pipelines, unfinished, verbose=options.verbose)
+    except Refused:  # PySpark is missing
+        print_broken(broken)
+        if pipelines:
+            raise
+    else:
+        for each in broken:
+            told, own = _with_further(each, pipelines, found)
+            print_broken([told])
+            found = [fault for fault in found if fault not in own]
     # What keeps a declaration from being imported is one of the faults that are looked for.
     statuses = {ExitStatus.REFUSED if isinstance(each.error, UnknownPipeline) else ExitStatus.WRONG for each in broken}
     if pipelines:
         console = plain_console()
-        statuses |= _look_for_faults(pipelines, console, verbose=options.verbose)
+        statuses |= _show_faults(pipelines, found, console)
         statuses |= _compare_schemas(pipelines, options, console)
     return min(statuses, default=ExitStatus.DONE)  # a fault that was found counts more than what could not be looked at
 
 
-def _look_for_faults(pipelines: Sequence[Pipeline], console: Console, *, verbose: bool) -> set[ExitStatus]:
-    """Ask Spark, and show what it finds. Return the exit status of a fault, if there is one."""
+def _with_further(
+    broken: BrokenPipeline, pipelines: Sequence[Pipeline], found: Sequence[Diagnostic]
+) -> tuple[BrokenPipeline, list[Diagnostic]]:
+    """Return what is broken with what Spark has found in the rest of the declaration, and that."""
+    error = broken.error
+    if not isinstance(error, Faulty) or error.topology is None:
+        return broken, []
+    files = {fault.location.file for fault in error.faults}
+    of_others = {node.location for pipeline in pipelines for node in pipeline.topology.processors.nodes}
+    own = [fault for fault in found if fault.location.file in files and fault.location not in of_others]
+    # The declaration and Spark may have found the same: a field that there is not.
+    told = {(fault.location, fault.message.partition(":")[0]) for fault in error.faults}
+    names = [(fault.location, re.findall(r"no field '(\w+)'", fault.message)) for fault in error.faults]
+    further = [
+        fault
+        for fault in own
+        if (fault.location, fault.message.partition(":")[0]) not in told
+        and not any(at == fault.location and f"`{name}`" in fault.message for at, these in names for name in these)
+    ]
+    try:
+        refuse(error.subject.partition(" has ")[0], dict.fromkeys([*error.faults, *further]))
+    except Faulty as with_all:
+        broken = replace(broken, error=with_all)
+    return broken, own
+
+
+def _ask_spark(pipelines: Sequence[Pipeline], unfinished: Sequence[Topology], *, verbose: bool) -> list[Diagnostic]:
+    """Return what Spark finds wrong with expressions.
+
+    Raises:
+        Refused: PySpark is missing.
+    """
     pyspark_home()  # says what to do where PySpark is missing
     from streamplan.spark.planning.validation import find_diagnostics  # imports PySpark, which takes seconds
 
     with nullcontext() if verbose else _without_log():
-        remaining = find_diagnostics(pipelines)
+        return find_diagnostics(pipelines, unfinished) if unfinished else find_diagnostics(pipelines)
+
+
+def _show_faults(pipelines: Sequence[Pipeline], found: Sequence[Diagnostic], console: Console) -> set[ExitStatus]:
+    """Show what Spark has found, and warnings. Return the exit status of a fault, if there is one."""
+    remaining = [*found]
     statuses = {ExitStatus.WRONG} if remaining else set()
     for pipeline in pipelines:
         lines = {node.location for node in pipeline.topology.processors.nodes}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from streamplan.errors import Refused
 from streamplan.judged import Diagnostic, SourceLocation, caller_location
@@ -11,6 +12,7 @@ from streamplan.judged import Diagnostic, SourceLocation, caller_location
 __all__ = [
     "MAX_NAME_LENGTH",
     "Diagnostic",
+    "Faulty",
     "SourceLocation",
     "caller_location",
     "legal_name",
@@ -24,20 +26,36 @@ MAX_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def refuse(subject: str, faults: Iterable[Diagnostic]) -> None:
+class Faulty(Refused):
+    """A declaration that is refused, with its faults.
+
+    Attributes:
+        faults: What is wrong with it.
+        topology: The topology, whose other expressions can be judged; None where there is none.
+    """
+
+    faults: tuple[Diagnostic, ...] = ()
+    topology: Any = None
+
+
+def refuse(subject: str, faults: Iterable[Diagnostic], topology: object = None) -> None:
     """Refuse a declaration that has faults.
 
     Args:
         subject: What is refused, as ``pipeline 'orders'``.
         faults: What is wrong with it.
+        topology: The topology, whose other expressions Spark can judge.
 
     Raises:
-        Refused: There is a fault. The error has a line for each.
+        Faulty: There is a fault. The error has a line for each.
     """
+    faults = tuple(faults)
     lines = [f"\n  {fault}" for fault in sorted(faults, key=lambda fault: (fault.location.file, fault.location.line))]
     if lines:
         count = "a fault" if len(lines) == 1 else f"{len(lines)} faults"
-        raise Refused(f"{subject} has {count}:{''.join(lines)}")
+        error = Faulty(f"{subject} has {count}:{''.join(lines)}")
+        error.faults, error.topology = faults, topology
+        raise error
 
 
 def name_fault(name: str) -> str | None:

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from streamplan.judged import Diagnostic, caller_location, judged, mistakes_of
-from streamplan.judged_words import shown
+from streamplan.judged_words import described, is_not_called, shown
 
 _OR, _AND, _PREDICATE, _COMPARISON, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(1, 9)
 """How strongly an operator binds, as in Spark's grammar (``SqlBaseParser.g4``)."""
@@ -40,6 +40,8 @@ _METHODS_OF_PYSPARK: Mapping[str, str] = {
     "endswith": "F.endswith(field, 'text')",
     "contains": "F.contains(field, 'text')",
     "substr": "F.substr(field, 1, 3)",
+    "mean": "avg()",
+    "average": "avg()",
     "otherwise": "F.when(condition, value, otherwise)",
 }
 
@@ -48,6 +50,8 @@ _NO_FUNCTIONS: Mapping[str, str] = {
     "column": "Write F.name, or F['name']",
     "expr": "Write the whole expression as a text, in place of F",
 }
+
+_NO_CHANGE = "a record does not change. Write map_values(amount=…, id=F.id): it names every field of the new value"
 
 _Other = TypeVar("_Other")
 
@@ -90,6 +94,7 @@ class Expression:
         self._binding = binding
         self._paths = (path,) if path else tuple(dict.fromkeys(paths))
         self._path = path
+        self._part = ""
         self._mistakes = mistakes
 
     # -- conditions
@@ -255,13 +260,48 @@ class Expression:
         match part:
             case str():
                 if not self._path:
-                    return _made(f"{whole}.{_quoted(part)}", _PRIMARY, self)
+                    made = _made(f"{whole}.{_quoted(part)}", _PRIMARY, self)
+                    made._part = part
+                    return made
                 return Expression(f"{whole}.{_quoted(part)}", mistakes=self._mistakes, path=(*self._path, part))
             case int() if not isinstance(part, bool):
                 return _made(f"{whole}[{int(part)}]", _PRIMARY, self)
             case Expression():
                 return _made(f"{whole}[{part._sql}]", _PRIMARY, self, part)
+            case slice():
+                of = whole if not self._path else f"F.{whole}"
+                hint = f"Write F.substr({of}, 1, 2) for a part of a text, and F.slice({of}, 1, 2) for one of an array"
+                return _wrong(f"[{shown(part)}] is no part of a field", hint, self)
         return _wrong(f"[{shown(part)}] is no part of a field", "Write a name or a number", self)
+
+    if not TYPE_CHECKING:  # a type checker goes on refusing them
+
+        def __setattr__(self, name: str, value: object) -> None:
+            """Refused: a record does not change."""
+            if not name.startswith("_"):
+                raise NoTruthValue(f"{self._sql}.{name} = …: {_NO_CHANGE}")
+            object.__setattr__(self, name, value)
+
+        def __setitem__(self, name: object, value: object) -> NoReturn:
+            """Refused: a record does not change."""
+            raise NoTruthValue(f"{self._sql}[{shown(name)}] = …: {_NO_CHANGE}")
+
+        def _of_python(function: str, write: str) -> Any:
+            def refused(self: Expression, *arguments: object) -> NoReturn:
+                field = shown(self) if self._path else "F.name"
+                raise NoTruthValue(
+                    f"{self._sql}: {function}() is a function of Python, and an expression has no value here. "
+                    f"Write {write.format(field)}"
+                )
+
+            return refused
+
+        __len__ = _of_python("len", "F.length({0}) for a text, and F.size({0}) for an array")
+        __int__ = _of_python("int", "{0}.cast('bigint')")
+        __float__ = _of_python("float", "{0}.cast('double')")
+        __round__ = _of_python("round", "F.round({0}, 2)")
+        __abs__ = _of_python("abs", "F.abs({0})")
+        del _of_python
 
     if not TYPE_CHECKING:  # of an expression it is a mistake, which a type checker tells: see Name
 
@@ -281,10 +321,12 @@ class Expression:
 
     def _no_method(self) -> Expression:
         """What is said of a call of a part of a field."""
-        *before, name = self._path or ("", "")
-        field = ".".join(["F", *before])
+        *before, name = self._path or ("", self._part)
+        field = ".".join(["F", *before]) if self._path else self._sql.rpartition(".")[0]
+        if not name:
+            return _wrong(f"{self._sql}(…): an expression is no function", "Call a function as F.upper(F.name)", self)
         methods = [each for each in vars(Expression) if not each.startswith("_")]
-        close = get_close_matches(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(), methods, 1)
+        close = get_close_matches(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(), methods, 1, 0.75)
         if name in ("alias", "name"):
             hint = f"Write map_values(new_name={field}): the argument names it"
         elif name in _METHODS_OF_PYSPARK:
@@ -293,7 +335,7 @@ class Expression:
         elif close:
             hint = f"Did you mean {field}.{close[0]}(…)?"
         else:
-            hint = f"Write a function of Spark SQL as F.{name}({field})" if name else "Call a function as F.upper(…)"
+            hint = f"Write a function of Spark SQL as F.{name}({field})"
         return _wrong(f"{field}.{name}(…): an expression has no method {name!r}", hint, self)
 
     # -- operators
@@ -411,8 +453,8 @@ class Expression:
         raise NoTruthValue(
             f"{self._sql}: an expression is true or false for a record, and not here. Write & for "
             "'and', | for 'or', ~ for 'not', with each comparison in parentheses: (F.a > 0) & (F.b > 0); "
-            "F.a.between(0, 5) for a chain 0 <= F.a <= 5; F.a.is_in(1, 2) for 'in'; and F.when(condition, value, "
-            "otherwise) for 'if'"
+            "F.a.between(0, 5) for a chain 0 <= F.a <= 5; F.a.is_in(1, 2) for 'in'; F.when(condition, value, "
+            "otherwise) for 'if'; and F.greatest(F.a, F.b) for max, F.least(F.a, F.b) for min"
         )
 
     def __iter__(self) -> Iterator[NoReturn]:
@@ -438,6 +480,10 @@ class Expression:
         """The text."""
         return f"<Expression {self._sql}>"
 
+    def __str__(self) -> str:
+        """The text, as it stands in an expression that is written as a text."""
+        return self._sql
+
     def _mistaken(self, mistakes: tuple[Diagnostic, ...], operation: str, returns: Any) -> Expression:
         """What stands for the result of a wrong call. The operation that is given it tells the mistakes."""
         return Expression("null", mistakes=(*self._mistakes, *mistakes))
@@ -461,6 +507,24 @@ else:
 
 class Fields:
     """The fields of a record, by their names: see :data:`F`."""
+
+    _told_as_text = True
+    _no_value = "Write a field of it: F.amount"
+    """What to write where F itself is given."""
+
+    if not TYPE_CHECKING:  # a type checker goes on refusing them
+
+        def __setattr__(self, name: str, value: object) -> NoReturn:
+            """Refused: a record does not change."""
+            raise NoTruthValue(f"F.{name} = …: {_NO_CHANGE}")
+
+        def __delattr__(self, name: str) -> NoReturn:
+            """Refused: a record does not change."""
+            raise NoTruthValue(f"del F.{name}: {_NO_CHANGE}")
+
+        def __setitem__(self, name: object, value: object) -> NoReturn:
+            """Refused: a record does not change."""
+            raise NoTruthValue(f"F[{shown(name)}] = …: {_NO_CHANGE}")
 
     def __getattr__(self, name: str) -> Name:
         """A field, or a function of Spark SQL."""
@@ -600,6 +664,10 @@ def _of(value: Any) -> Expression:
             return Expression(f"timestamp'{value.astimezone(UTC).replace(tzinfo=None).isoformat(' ')}Z'")
         case date():
             return Expression(f"date'{value.isoformat()}'")
+    if isinstance(value, Fields):
+        return _wrong("F is no part of an expression", value._no_value)
+    if is_not_called(value):
+        return _wrong(f"{described(value)}, is no part of an expression", f"Write {value.__name__}() behind the field")
     if callable(value):
         hint = 'Write the whole expression as a text: "transform(lines, line -> line.sku)"'
         return _wrong(f"{shown(value)} is a function of Python, and no part of an expression", hint)

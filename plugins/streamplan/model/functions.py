@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from streamplan.judged import judged_function
+from streamplan.judged_words import described
 from streamplan.model.processor import Record
 from streamplan.serdes.record_classes import RecordClass, is_record_class, schema_of, without_none
 
@@ -131,6 +132,65 @@ def arguments_fault(function: Callable[..., Any], *given: str) -> str | None:
         taken = f"takes ({', '.join(map(str, signature.parameters.values()))})"
         return f"{taken}, and is called with {', '.join(given) or 'no argument'}"
     return None
+
+
+def kind_fault(function: Callable[..., Any], *, several: bool = False) -> tuple[str, str] | None:
+    """Return why calling a function gives no result, and what to write; None where it gives one.
+
+    Args:
+        function: The function.
+        several: Whether it may yield its results.
+    """
+    if not inspect.isroutine(function):  # an object that is called
+        function = getattr(type(function), "__call__", function)  # noqa: B004  what is looked at is the method
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return "is an async def, whose result nobody awaits", "Write def"
+    if inspect.isgeneratorfunction(function) and not several:
+        return "yields, and one result is expected", "Write return. flat_map_values(function) gives several records"
+    return None
+
+
+def no_aggregate(initializer: Callable[[], Any]) -> str | None:
+    """Return what an initializer returns, where it is no aggregate: a number, a text or a list has no fields.
+
+    Args:
+        initializer: A function without arguments. One that raises is judged when it is used.
+    """
+    try:
+        begun = initializer()
+    except Exception:  # noqa: BLE001  whatever a function of a declaration raises
+        return None
+    is_tuple = isinstance(begun, tuple) and hasattr(begun, "_fields")
+    has_no_fields = isinstance(begun, int | float | str | bytes | list | set | tuple) and not is_tuple
+    return described(begun) if has_no_fields else None
+
+
+def unread_annotation(function: Callable[..., Any]) -> str | None:
+    """Return why an annotation of a function cannot be read; None where all can.
+
+    Args:
+        function: The function.
+    """
+    if isinstance(function, TakesRecords):
+        function = function.call
+    try:
+        typing.get_type_hints(function)
+    except NameError as error:
+        return str(error)
+    except TypeError:  # an object without hints
+        pass
+    return None
+
+
+def told_result(function: Callable[..., Any]) -> str:
+    """Return how the type hint of a function's result is written; empty without one that says something."""
+    if isinstance(function, TakesRecords):
+        function = function.call
+    if getattr(function, "__module__", "").startswith("streamplan."):  # a method that a processor inherits
+        return ""
+    hint = getattr(function, "__annotations__", {}).get("return", "")
+    text = hint if isinstance(hint, str) else inspect.formatannotation(hint).removeprefix(f"{function.__module__}.")
+    return "" if text in ("None", "Any", "typing.Any") else text
 
 
 def hinted_schema(function: Callable[..., Any], *, each: bool = False) -> str | None:

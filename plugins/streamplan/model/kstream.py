@@ -35,10 +35,15 @@ from streamplan.model.functions import (
     given_classes,
     hinted_schema,
     is_of_batches,
+    kind_fault,
+    no_aggregate,
     returned_class,
+    told_result,
+    unread_annotation,
     with_typed_records,
 )
 from streamplan.model.operations import (
+    AGGREGATE_FUNCTIONS,
     Aggregate,
     AggregateColumn,
     AggregateFunction,
@@ -111,6 +116,7 @@ from streamplan.model.windows import (
     UntilWindowCloses,
     duration_ms,
     duration_text,
+    is_duration,
 )
 from streamplan.model.words import NoSuchOperation, answers_words, operations_of
 from streamplan.serdes.json import Json
@@ -144,6 +150,9 @@ RESERVED_FIELDS = ("record", "table", "element")
 
 TAKE_BATCHES = ("branch", "filter", "filter_not", "map", "map_values")
 """The operations that take a function of an Arrow batch."""
+
+SEVERAL_RESULTS = ("flat_map", "flat_map_values", "process")
+"""The operations whose functions may yield what they return."""
 
 ANSWERED = ("other", "windows", "strategy", "within", "processor", "key_serde")
 """The arguments whose class the operations judge themselves, since they know more to say of it."""
@@ -225,6 +234,12 @@ class _Declared(Generic[K, V]):
 
     _answered: ClassVar[tuple[str, ...]] = ANSWERED
 
+    def __post_init__(self) -> None:
+        """Behind a fault, which makes the fields unknown, no node is built: nobody can judge it."""
+        if self._fields is None and self._graph.faults:
+            unknown = GraphNode(self._node.name, self._node.build, self._node.location)
+            object.__setattr__(self, "_node", unknown)
+
     def __repr__(self) -> str:
         """The class, the last node and the fields."""
         fields = "fields that a fault makes unknown" if self._fields is None else ", ".join(self._fields)
@@ -254,10 +269,16 @@ class _Declared(Generic[K, V]):
         Of an expression of :data:`streamplan.F` all fields are known. Spark judges other longer texts.
         """
         if isinstance(text, Expression):
-            for name, *_ in paths_of(text):
+            for name, *parts in paths_of(text):
                 if self._fields is not None and name not in (*self._fields, *RESERVED_FIELDS):
-                    self._graph.fault(f"{operation}: the value has no field {name!r}", _there_are(name, self._fields))
+                    hint = _there_are(name, self._fields)
+                    if name in AGGREGATE_FUNCTIONS and not parts:
+                        hint = f"Write F.{name}(…) for the function"
+                    self._graph.fault(f"{operation}: the value has no field {name!r}", hint)
             return plain(text)
+        if not text.strip():
+            self._graph.fault(f"{operation}: the expression is empty", "Write one, as in 'amount > 0'")
+            return "null"
         if text.startswith(TODO):
             self._graph.fault(f"{operation}: {text!r}", "Write the expression")
         name = text.partition(".")[0] if _PATH.fullmatch(text) else text
@@ -336,6 +357,12 @@ class _Declared(Generic[K, V]):
                             f"{operation}, {name}: the {what} has no field {wrong!r}", _there_are(wrong, right._fields)
                         )
             seen = self if self._fields is None else replace(self, _fields=(*self._fields, side))
+            for name, expression in value.items():  # city, F.city: a field of the other side without what is before it
+                text = plain(expression)
+                if text in (right._fields or ()) and self._fields is not None and text not in self._fields:
+                    written = f"F.{side}.{text}" if isinstance(expression, Expression) else f"{side}.{text}"
+                    self._graph.fault(f"{operation}, {name}: the value has no field {text!r}", f"Write {written}")
+                    value = {**value, name: "null"}
             for name, expression in value.items():  # customers.city, right.city: what the other side is called here
                 path = expression.split(".") if isinstance(expression, str) and _PATH.fullmatch(expression) else []
                 if path[1:] and seen._fields and path[0] not in seen._fields and path[1] in (right._fields or ()):
@@ -389,6 +416,10 @@ class _Declared(Generic[K, V]):
             if operation == "process":
                 what = "class without a constructor of its own"
             self._graph.fault(f"{operation}: {function_name(call)} {fault}", f"Write a {what}")
+        several = operation in SEVERAL_RESULTS
+        for each in _called_of(call):
+            if wrong := kind_fault(each, several=several):
+                self._graph.fault(f"{operation}: {function_name(each)} {wrong[0]}", wrong[1])
         if of_batches and operation not in TAKE_BATCHES:
             self._graph.fault(
                 f"{operation}: {function_name(call)} is a function of an Arrow batch",
@@ -398,6 +429,19 @@ class _Declared(Generic[K, V]):
         if not of_batches and given:
             call = self._with_records(call, operation, (self._record_class,) if values is None else values)
         return PythonFunction(name, call, on_error, deterministic, of_batches)
+
+    def _initializer(
+        self, call: Callable[[], Any], schema: str | None, on_error: str, deterministic: bool
+    ) -> PythonFunction:
+        """The function that makes the first aggregate of a key, which is judged."""
+        function = self._function(call, "aggregate", on_error, deterministic, given=())
+        if arguments_fault(call) is None and (begun := no_aggregate(call)) is not None:
+            name = (schema or "").split(maxsplit=1)[0] if (schema or "").strip() else "total"
+            self._graph.fault(
+                f"aggregate: the initializer {function.name} returns {begun}, and an aggregate has fields",
+                f"Write a mapping: lambda: {{{name!r}: 0}}",
+            )
+        return function
 
     def _with_records(
         self, call: Callable[..., Any], operation: str, values: tuple[type | None, ...]
@@ -443,7 +487,7 @@ class _Declared(Generic[K, V]):
             try:
                 fields = dict(Json(each_told).fields)
             except ValueError as error:
-                self._graph.fault(f"{operation}: schema: {error}", example)
+                self._graph.fault(f"{operation}: schema: {error}", getattr(error, "hint", "") or example)
                 return None
             for name, of_field in fields.items():
                 if made.setdefault(name, of_field) != of_field:
@@ -451,7 +495,16 @@ class _Declared(Generic[K, V]):
                     self._graph.fault(f"{operation}: {name}: {types}", "Return values of one class")
                     return None
         if not made:
-            self._graph.fault(f"{operation}: what {function.name} returns is not known", example)
+            told_by = [result for call in calls if (result := told_result(call))]
+            if schema is None and (unread := next(filter(None, map(unread_annotation, calls)), None)):
+                said, example = f"an annotation of {function.name} cannot be read: {unread}", "Import it, or correct it"
+            elif schema is None and told_by:
+                said = f"{function.name} returns {told_by[0]}, which does not tell the fields of a value"
+                example = "Annotate a dataclass, or an iterator of one" if each else "Annotate a dataclass"
+                example += ", or write schema='id string, risk double'"
+            else:
+                said = f"what {function.name} returns is not known"
+            self._graph.fault(f"{operation}: {said}", example)
             return None
         self._columns(dict.fromkeys(made, "null"), operation)
         return made
@@ -1136,7 +1189,8 @@ class KStream(_Declared[K, V]):
         try:
             return dict(Json(state).fields)
         except (ValueError, TypeError) as error:
-            self._graph.fault(f"process: state: {error}", "For example state='count bigint, last timestamp'")
+            hint = getattr(error, "hint", "") or "For example state='count bigint, last timestamp'"
+            self._graph.fault(f"process: state: {error}", hint)
             return None
 
     def _judge_timer(
@@ -1584,7 +1638,10 @@ class KStream(_Declared[K, V]):
     ) -> KStream[K, Any]:
         """``KStreamImpl.doJoin`` and ``KStreamImplJoin.join``."""
         self._refuse_window(operation)
-        if not self._can_take(other, KStream, operation, "Join a stream of this topology"):
+        hint = "Join a stream of this topology"
+        if operation == "outer_join" and isinstance(other, KTable | GlobalKTable):
+            hint = "A stream and a table have no outer join. Write left_join(…)"
+        if not self._can_take(other, KStream, operation, hint):
             return replace(self, _fields=None)
         windows = self._checked_windows(within, operation)
         for given in (name, store):
@@ -1815,6 +1872,15 @@ class _Grouped(_Declared[K, V]):
             _final=self._final, _record_class=record_class, _suppress=suppress,
         )  # fmt: skip
 
+    def _refuse_function(self, value: Mapping[str, Text], function: Callable[..., Any]) -> KTable[K, Any]:
+        """Record that a function aggregates, and its initializer is no function."""
+        hint = "Write the expressions alone, or aggregate(initializer, aggregator)"
+        if not value:
+            hint = "Write a function that returns the mapping: lambda: {}, or dict"
+        given = "expressions" if value else "a mapping without fields"
+        self._graph.fault(f"aggregate: {function_name(function)} is given with {given}", hint)
+        return KTable(self._graph, self._node, None, self._key, self._sources)
+
     def _count(self, store: str | None, name: str | None) -> KTable[K, Any]:
         store_name = self._graph.store_name(store, "KSTREAM-AGGREGATE-")
         counted = (
@@ -1839,7 +1905,7 @@ class _Grouped(_Declared[K, V]):
         deterministic: bool,
     ) -> _Aggregating | None:
         """The functions of an aggregate, which are judged; None, and a fault, without an aggregator."""
-        first = self._function(initializer, "aggregate", on_error, deterministic, given=())
+        first = self._initializer(initializer, schema, on_error, deterministic)
         if aggregator is None:
             self._graph.fault(
                 f"aggregate: {first.name} is an initializer without an aggregator",
@@ -1863,6 +1929,8 @@ class _Grouped(_Declared[K, V]):
                     for argument in parsed.arguments.split(","):
                         self._field(argument.strip(), f"{operation}, {column}")
             except ValueError as error:
+                if expression in AGGREGATE_FUNCTIONS and expression not in (self._fields or ()):
+                    continue  # a function that is not called, of which the field was told
                 self._graph.fault(f"{operation}, {column}: {error}", "Fold with those; compute on with map_values")
         return tuple(columns)
 
@@ -2115,9 +2183,7 @@ class KGroupedStream(_Grouped[K, V]):
         """
         if not callable(value):
             if aggregator is not None:
-                self._graph.fault(
-                    "aggregate: an aggregator is given with expressions", "Write aggregate(initializer, aggregator)"
-                )
+                return self._refuse_function(value, aggregator)
             self._refuse_schema(schema, "aggregate")
             return self._fold(self._named(value, fields, "aggregate"), store, name)
         self._refuse_fields(fields, "aggregate")
@@ -2303,10 +2369,7 @@ class WindowedKStream(_Grouped[K, V]):
         """
         if not callable(value):
             if function := next((what for what in (aggregator, merger) if what is not None), None):
-                self._graph.fault(
-                    f"aggregate: {function_name(function)} is given with expressions",
-                    "Write aggregate(initializer, aggregator)",
-                )
+                return self._refuse_function(value, function)
             self._refuse_schema(schema, "aggregate")
             return self._fold(self._named(value, fields, "aggregate"), store, name)
         self._refuse_fields(fields, "aggregate")
@@ -2575,7 +2638,7 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
             )
             return _Aggregating(first, first, None, None), self._aggregators, None
         begin = given.initializer
-        initializer = self._function(begin, "aggregate", given.on_error, given.deterministic, given=())
+        initializer = self._initializer(begin, given.schema, given.on_error, given.deterministic)
         aggregators = tuple(
             replace(each, on_error=given.on_error, deterministic=given.deterministic) for each in self._aggregators
         )
@@ -3269,7 +3332,7 @@ class KGroupedTable(_Declared[K, V]):
         Returns:
             A table with these fields. A function that returns None deletes the group.
         """
-        begun = self._function(initializer, "aggregate", on_error, deterministic, given=())
+        begun = self._initializer(initializer, schema, on_error, deterministic)
         given = ("the key", "the value", "the aggregate")
         returned = returned_class(adder) or returned_class(initializer)
         classes = (None, self._record_class, returned)
@@ -3329,6 +3392,13 @@ def stand_in(graph: StreamsGraph, returns: Any) -> Any:
         returns: :class:`KStream` or :class:`KTable`.
     """
     return _stand_in(graph, GraphNode("unknown", lambda parents: (), caller_location()), frozenset(), returns)
+
+
+def _called_of(call: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """What is called of a function, or of a class of processors."""
+    if isinstance(call, type) and issubclass(call, Processor):
+        return [call.init, call.process, call.on_timer]
+    return [] if isinstance(call, type) else [call]
 
 
 def _there_are(name: str, names: tuple[str, ...]) -> str:
@@ -3422,8 +3492,10 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
     if not isinstance(windows, TimeWindows):
         given = described(windows) if isinstance(windows, type) else shown(windows)
         graph.fault(
-            f"windowed_by: {given} is neither a TimeWindows nor a SessionWindows",
-            "For example TimeWindows('1 minute'), or SessionWindows('5 minutes')",
+            f"windowed_by: {given} is none of TimeWindows, CalendarWindows, SlidingWindows and SessionWindows",
+            f"Write TimeWindows({shown(windows)})"
+            if is_duration(windows)
+            else "For example TimeWindows('1 minute'), or SessionWindows('5 minutes')",
         )
         windows = TimeWindows("1 minute")
     durations: dict[str, int] = {}
@@ -3440,6 +3512,8 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
         except ValueError as error:
             if parameter != "advance" or windows.advance is not None:
                 named = "time_difference" if windows.slides and parameter == "size" else parameter
+                if parameter == "size" and type(windows) is TimeWindows and windows.size in ("1 week", "1 month"):
+                    example = f"Write CalendarWindows({windows.size!r}, time_zone='Europe/Berlin')"
                 graph.fault(f"windowed_by: {named}: {error}", example)
     size, advance = durations.get("size"), durations.get("advance")
     if size == 0:

@@ -228,21 +228,23 @@ class Pipeline:
     def _made_wrongly(self, mistakes: Iterable[Diagnostic], given: Mapping[str, Any]) -> None:
         topology = given.get("topology")
         faults = topology.faults if isinstance(topology, Topology) else ()
-        refuse(f"pipeline {given.get('name', '')!r}", dict.fromkeys([*faults, *mistakes]))
+        declared = topology if isinstance(topology, Topology) else None
+        refuse(f"pipeline {given.get('name', '')!r}", dict.fromkeys([*faults, *mistakes]), declared)
 
     def __post_init__(self) -> None:
         location = caller_location()
         own = list(self._faults_of_names(location))
         if faults := self.topology.faults:  # Nothing else can be derived from a topology with faults.
-            refuse(f"pipeline {self.name!r}", [*faults, *own])
-        refuse(f"pipeline {self.name!r}", [*own, *self._faults(location), *_cycle(self.topology, location)])
+            refuse(f"pipeline {self.name!r}", [*faults, *own], self.topology)
+        faults = (*own, *self._faults(location), *_cycle(self.topology, location))
+        refuse(f"pipeline {self.name!r}", faults, self.topology)
         if self.is_resolved:
             try:
                 _ = self.partition_counts
             except Refused as error:
                 hint = error.remedy.rstrip(".") or "Give all of them the same count"
                 wrong = str(error).removesuffix(error.remedy).strip(" .")
-                refuse(f"pipeline {self.name!r}", [Diagnostic(location, wrong, hint)])
+                refuse(f"pipeline {self.name!r}", [Diagnostic(location, wrong, hint)], self.topology)
 
     def _faults_of_names(self, location: SourceLocation) -> Iterable[Diagnostic]:
         """What is wrong whatever the topology is."""

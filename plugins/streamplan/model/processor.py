@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, overload
 
 from streamplan.judged import judged_constructor
+from streamplan.judged_words import shown
 from streamplan.kafka_types import Headers
 from streamplan.model.windows import Duration
 from streamplan.serdes.primitive import KeySerde
@@ -84,6 +85,16 @@ class Windowed(NamedTuple):
     end: datetime
 
 
+def _declared(store: Any, *options: str) -> str:
+    """How a store is declared; of one that a processor uses its class."""
+    given = vars(store)
+    if not {"key_serde", "value_serde", *options} <= given.keys():
+        return f"<{type(store).__name__}>"
+    parts = [shown(store.key_serde), shown(store.value_serde), *(f"{name}={given[name]!r}" for name in options)]
+    parts += ["retain_duplicates=True"] if given.get("retain_duplicates") else []
+    return f"{type(store).__name__}({', '.join(parts)})"
+
+
 @judged_constructor
 class KeyValueStore(Generic[K, V]):
     """A key-value store of a processor.
@@ -120,6 +131,10 @@ class KeyValueStore(Generic[K, V]):
 
     def __init__(self, key_serde: KeySerde, value_serde: Serde) -> None:
         self.key_serde, self.value_serde = key_serde, value_serde
+
+    def __repr__(self) -> str:
+        """The store as a declaration has it."""
+        return _declared(self)
 
     @property
     def key(self) -> Any:
@@ -249,6 +264,10 @@ class WindowStore(Generic[K, V]):
         self.key_serde, self.value_serde = key_serde, value_serde
         self.retention, self.size, self.retain_duplicates = retention, size, retain_duplicates
 
+    def __repr__(self) -> str:
+        """The store as a declaration has it."""
+        return _declared(self, "retention", "size")
+
     def put(self, key: K, value: Any, at: datetime | int) -> None:
         """Set the value of a key and of the window that begins at a time. None deletes it.
 
@@ -310,6 +329,10 @@ class SessionStore(Generic[K, V]):
 
     def __init__(self, key_serde: KeySerde, value_serde: Serde, *, retention: Duration) -> None:
         self.key_serde, self.value_serde, self.retention = key_serde, value_serde, retention
+
+    def __repr__(self) -> str:
+        """The store as a declaration has it."""
+        return _declared(self, "retention")
 
     def put(self, key: K, value: Any, start: datetime | int, end: datetime | int) -> None:
         """Set the value of a session. None deletes it.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from difflib import get_close_matches
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from streamplan.judged_words import shown
+from streamplan.judged_words import serde_meant, shown
 from streamplan.model.diagnostics import legal_name, name_fault
+from streamplan.model.functions import arguments_fault
 from streamplan.model.operations import Schedule, SessionStateStore, StateStore
 from streamplan.model.processor import (
     OF_RECORD,
@@ -20,6 +23,7 @@ from streamplan.model.processor import (
     WindowStore,
 )
 from streamplan.model.windows import Duration, duration_ms, duration_text
+from streamplan.model.words import NoSuchOperation
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, Primitive
 from streamplan.serdes.windowed import Windowed
@@ -51,7 +55,10 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
     if not isinstance(store.key_serde, Primitive | Json | Windowed):
         listed = ", ".join(each.declaration for each in KEY_SERDES.values())
         return Refusal(
-            f"process: the keys of {name!r} are {shown(store.key_serde)}", f"A serde of keys: {listed} or Json('…')"
+            f"process: the keys of {name!r} are {shown(store.key_serde)}",
+            serde_meant(store.key_serde)
+            if isinstance(store.key_serde, type)
+            else f"A serde of keys: {listed} or Json('…')",
         )
     if isinstance(store.key_serde, Json) and store.key_serde.key_fault is not None:
         return Refusal(f"process: the keys of {name!r}: {store.key_serde.key_fault}", _EXAMPLE)
@@ -89,14 +96,17 @@ def schedules_of(processor: type[Processor], stores: Mapping[str, AnyStore]) -> 
         processor: The class.
         stores: The stores that it was declared with.
     """
+    if arguments_fault(processor) is not None:  # which is a fault of its own
+        return ()
+    if (wrong := arguments_fault(processor.init, "self", "the context")) is not None:
+        return Refusal(f"process: {processor.__name__}.init {wrong}", "Write def init(self, context)")
     context = _DeclaredContext(stores)
     try:
         processor().init(context)
     except Exception as error:  # noqa: BLE001  whatever a class of a declaration raises would stop each of its stream tasks
-        return Refusal(
-            f"process: {processor.__name__}.init raised {type(error).__name__}: {error}",
-            "It is called in each stream task, and takes the stores that the processor is declared with",
-        )
+        said = error.args[0] if isinstance(error, KeyError | NoSuchOperation | _NotInInit) and error.args else error
+        raised = "" if isinstance(error, NoSuchOperation | _NotInInit) else f" raised {type(error).__name__}"
+        return Refusal(f"process: {processor.__name__}.init{raised}: {said}", _advice(error))
     if context.schedules and not stores:
         return Refusal(
             f"process: {processor.__name__}.init schedules a punctuator, and the processor has no store",
@@ -104,6 +114,47 @@ def schedules_of(processor: type[Processor], stores: Mapping[str, AnyStore]) -> 
             " is gone with the micro-batch",
         )
     return tuple(context.schedules)
+
+
+def _advice(error: Exception) -> str:
+    """What to write where ``init`` has raised an error."""
+    if isinstance(error, NoSuchOperation | _NotInInit):
+        return str(error.args[1])
+    if isinstance(error, TypeError | ValueError) and ("schedul" in str(error) or "STREAM_TIME" in str(error)):
+        return "For example context.schedule('1 minute', STREAM_TIME, self.punctuate)"
+    return "It is called in each stream task, and takes the stores that the processor is declared with"
+
+
+class _NotInInit(RuntimeError):
+    """What can be done only while a record is processed. The second argument says what to write."""
+
+
+class _DeclaredStore:
+    """The store of a class that is declared: it has nothing, and takes nothing."""
+
+    def __init__(self, store: AnyStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(self._store, name):
+            raise _no_such(type(self._store), name)
+
+        def used(*args: Any, **kwargs: Any) -> NoReturn:
+            raise _NotInInit(
+                f"the store has no {name}() yet", "Keep the store in init, and use it in process or in a punctuator"
+            )
+
+        return used
+
+
+def _no_such(cls: type, name: str) -> NoSuchOperation:
+    words = [each for each in dir(cls) if not each.startswith("_")]
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    close = get_close_matches(snake, words, 1)
+    return NoSuchOperation(
+        f"{cls.__name__!r} object has no attribute {name!r}",
+        f"Write {close[0]}(…)" if close else f"It has {', '.join(words)}",
+    )
 
 
 class _DeclaredContext(ProcessorContext):
@@ -119,7 +170,10 @@ class _DeclaredContext(ProcessorContext):
 
     def get_state_store(self, name: str) -> Any:
         require_store(name, self._stores)
-        return self._stores[name]
+        return _DeclaredStore(self._stores[name])
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name) if name.startswith("_") else _no_such(ProcessorContext, name)
 
     def current_stream_time(self) -> datetime | None:
         return None
@@ -135,7 +189,10 @@ class _DeclaredContext(ProcessorContext):
         timestamp: datetime | None = None,
         headers: Iterable[tuple[str, str | bytes | None]] | None = None,
     ) -> None:
-        raise RuntimeError("there is no record to forward in init")
+        raise _NotInInit("there is no record to forward in init", "Forward in process, or in a punctuator")
+
+    for _method in (get_state_store, current_stream_time, schedule, forward):  # the name that an error tells
+        _method.__qualname__ = f"ProcessorContext.{_method.__name__}"
 
 
 def require_store(name: str, stores: Iterable[str]) -> None:

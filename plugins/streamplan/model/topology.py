@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-from streamplan.judged import judged, judged_constructor
+from streamplan.judged import example_of, judged, judged_constructor
 from streamplan.model.description import describe
 from streamplan.model.diagnostics import Diagnostic, legal_name, name_fault, refuse
 from streamplan.model.expressions import Expression, Text
@@ -31,6 +32,7 @@ from streamplan.model.streams_graph import GLOBAL_TABLE, StreamsGraph
 from streamplan.model.words import answers_words
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KeySerde, Primitive
+from streamplan.serdes.schema_serde import SchemaSerde
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
 
@@ -69,6 +71,7 @@ class Topology:
             self._graph.fault(f"application id: {fault}", legal_name(application_id))
 
     _answered: ClassVar[tuple[str, ...]] = ANSWERED
+    _not_of_declarations: ClassVar = ("with_schemas", "with_sink_topics", "decorate", "changelog_topic")
 
     def _made_wrongly(self, mistakes: Iterable[Diagnostic], given: Mapping[str, Any]) -> None:
         self.application_id = str(given.get("application_id", ""))
@@ -440,9 +443,10 @@ class Topology:
         try:
             fields = tuple(value.fields)
         except ValueError as error:
-            self._graph.fault(
-                f"{topic}: {error}", "For example Json('Id string, Amount bigint'), or Avro('order.avsc')"
-            )
+            cls: Any = type(value)
+            example = example_of(cls) if isinstance(value, SchemaSerde) else ""
+            example = example or "Json('Id string, Amount bigint'), or Avro('order.avsc')"
+            self._graph.fault(f"{topic}: {error}", f"For example {example}")
             return None
         if not set(RESERVED_FIELDS).isdisjoint(fields):
             self._graph.fault(f"{topic}: a field cannot be named record, table or element", "Rename it at its origin")
@@ -494,6 +498,16 @@ class Topology:
         """
         refuse(f"topology {self.application_id!r}", self.faults)
         return self._graph.build()
+
+    def without_faults(self) -> Topology:
+        """Return the same with what is declared before, and beside, the faults. It can be planned, and not run.
+
+        A stream behind a fault has fields that nobody knows, so nothing is built behind it.
+        """
+        built = self._graph.build()
+        names = {node.name for node in built.nodes}
+        joined = tuple(each for each in built.copartition_groups if each <= names)
+        return self._with(replace(built, copartition_groups=joined))
 
     @property
     def subtopologies(self) -> tuple[Subtopology, ...]:

@@ -12,7 +12,10 @@ from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Branch,
+    CogroupSide,
     ForEach,
+    GlobalJoin,
+    GlobalTableSource,
     KeySelect,
     Peek,
     PeekFunction,
@@ -31,7 +34,7 @@ _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _ENDS = ForEach | Peek | PeekFunction | ProcessToAct
 """The operations behind which nothing has to follow."""
 
-_NO_EXPRESSIONS = ("store", "stores", "looked_up", "name", "timer", "ttl", "topic")
+_NO_EXPRESSIONS = ("store", "stores", "looked_up", "name", "timer", "ttl", "topic", "row")
 """The fields of operations that have a text, and no expression."""
 
 
@@ -40,7 +43,8 @@ def unused(pipeline: Pipeline) -> tuple[Diagnostic, ...]:
 
     A store that the declaration gives a name is there to be looked at, so it is used.
     """
-    return tuple(dict.fromkeys([*_leading_nowhere(pipeline), *_unused_fields(pipeline)]))
+    nowhere = (*_leading_nowhere(pipeline), *_global_tables(pipeline))
+    return tuple(dict.fromkeys([*nowhere, *_unused_fields(pipeline)]))
 
 
 def _leading_nowhere(pipeline: Pipeline) -> Iterator[Diagnostic]:
@@ -48,7 +52,10 @@ def _leading_nowhere(pipeline: Pipeline) -> Iterator[Diagnostic]:
     for subtopology in pipeline.topology.subtopologies:
         followed = {name for before in subtopology.predecessors.values() for name in before}
         looked_up = {
-            store for node in subtopology.processors if not node.writes_store for store in node.connected_stores
+            store
+            for node in subtopology.processors
+            if not node.writes_store and not isinstance(node.operation, CogroupSide)
+            for store in node.connected_stores
         }
         for node in subtopology.nodes:
             if node.name in followed or isinstance(node, Sink):
@@ -82,12 +89,29 @@ def _leading_nowhere(pipeline: Pipeline) -> Iterator[Diagnostic]:
                 )
 
 
+def _global_tables(pipeline: Pipeline) -> Iterator[Diagnostic]:
+    """The global tables in which no join looks anything up."""
+    topology = pipeline.topology
+    joins = [node.operation for group in topology.subtopologies for node in group.processors]
+    joined = {join.topic for join in joins if isinstance(join, GlobalJoin)}
+    for group in topology.global_stores:
+        for source in group.sources:
+            stores = {
+                node.operation.store for node in group.processors if isinstance(node.operation, GlobalTableSource)
+            }
+            if source.topic not in joined and stores <= topology.generated_names:
+                said = f"no join looks anything up in this global table of {source.topic!r}"
+                yield Diagnostic(source.location, said, "Use it, or remove the line")
+
+
 def _word(node: Processor) -> str:
     """An operation as a declaration has it."""
     if isinstance(node.operation, KeySelect):
         return "select_key, or of group_by,"
     words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node.operation).__name__.removesuffix("Function")).lower()
-    joins = {"stream_join": "join", "outer_stream_join": "join", "table_join": "join", "global_join": "join"}
+    joins = dict.fromkeys(
+        ("stream_join", "outer_stream_join", "table_join", "global_join", "foreign_key_result", "response_join"), "join"
+    )
     groups = {"table_key_select": "group_by", "table_reduce": "reduce", "table_aggregate": "aggregate"}
     tables = {"table_filter": "filter", "table_map_values": "map_values", "table_count": "count", **groups}
     return {**joins, **tables, "process_without_stores": "process"}.get(words, words)
@@ -109,6 +133,7 @@ def _unused_fields(pipeline: Pipeline) -> Iterator[Diagnostic]:
         for node in group.processors
         if isinstance(node.operation, TableSource | StoreForJoin)
     ]
+    unjoined = {warning.location for warning in _global_tables(pipeline)}
     unread = {*map(topology.decorate, topology.internal_topics)}
     unread |= {topology.changelog_topic(store) for store in inputs if store is not None}
     kept: set[Column] = set()
@@ -116,9 +141,9 @@ def _unused_fields(pipeline: Pipeline) -> Iterator[Diagnostic]:
         if topic not in unread:
             kept |= frozenset().union(*origins.values())
     test_data = pipeline.test_data
-    for group in topology.subtopologies:
+    for group in (*topology.subtopologies, *topology.global_stores):
         for source in group.sources:
-            if not isinstance(source.value, Json):
+            if not isinstance(source.value, Json) or source.location in unjoined:
                 continue
             of_test_data = test_data.number if test_data is not None and source.topic in test_data.topics else None
             idle = [

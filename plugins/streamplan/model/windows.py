@@ -49,6 +49,14 @@ def _meant(text: str) -> str:
     return f"write '{int(written[1])} {unit}{'' if int(written[1]) == 1 else 's'}'"
 
 
+def is_duration(value: object) -> bool:
+    """Whether a value is a duration, as windows are made of."""
+    try:
+        return isinstance(value, timedelta) or (isinstance(value, str) and duration_ms(value) > 0)
+    except ValueError:
+        return False
+
+
 def duration_text(duration: Duration) -> str:
     """Return a duration as a text. The text of a timedelta is in the largest unit of which it is a whole number.
 

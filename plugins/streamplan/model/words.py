@@ -15,6 +15,7 @@ _PROCESS = "process(MyProcessor, schema='…'), with stores={'…': KeyValueStor
 _PROCESS_VALUES = "process_values(MyProcessor, schema='…'), with stores={'…': KeyValueStore(…)} where it keeps state"
 _SEEN = "print() on a stream, or TopologyTestDriver of streamplan.testing in a test"
 _ORDER = "nothing: a stream has no end, so it has no order to sort it in. reduce(max_by='field') keeps the greatest"
+_FIELDS = "repr(stream), which tells the fields"
 _FINAL = "emit_strategy(OnWindowClose()), between windowed_by and the aggregate"
 
 OTHER_WORDS: Mapping[str, str] = {
@@ -46,6 +47,38 @@ OTHER_WORDS: Mapping[str, str] = {
     "fill": "map_values({'field': \"coalesce(field, 'value')\"})",
     "dataframe": "stream('topic', value=…)",
     "topic": "stream('topic', value=…)",
+    "toDf": "stream('topic', value=…)",
+    "groupInto": "group_by('key')",
+    # faust
+    "agent": "operations behind topology.stream('topic', value=…), each of which sees all records",
+    "timer": "a processor's context.schedule('1 minute', WALL_CLOCK_TIME, self.punctuate)",
+    "crontab": "a processor's context.schedule('1 minute', WALL_CLOCK_TIME, self.punctuate)",
+    "GlobalTable": "topology.global_table('topic', value=…)",
+    "Stream": "topology.stream('topic', value=…)",
+    "items": _SEEN,
+    "events": _SEEN,
+    "take": _SEEN,
+    "echo": "to('topic')",
+    "forwardTo": "to('topic')",
+    "send": "to('topic')",
+    "tumbling": "windowed_by(TimeWindows('1 minute'))",
+    "hopping": "windowed_by(TimeWindows('5 minutes', advance='1 minute'))",
+    # org.apache.flink
+    "keyBy": "group_by('key'), or select_key('key')",
+    "sinkTo": "to('topic')",
+    "connect": "merge(other), or join(other)",
+    "fromSource": "stream('topic', value=…)",
+    # pandas
+    "rename": _COLUMNS,
+    "assign": _COLUMNS,
+    "query": "filter('condition')",
+    "head": _SEEN,
+    "tail": _SEEN,
+    "columns": _FIELDS,
+    "dtypes": _FIELDS,
+    "schema": _FIELDS,
+    "start": "Pipeline(name='…', topology=topology, description='…'), which the aggregator runs",
+    "awaitTermination": "Pipeline(name='…', topology=topology, description='…'), which the aggregator runs",
     "run": "Pipeline(name='…', topology=topology, description='…'), which the aggregator runs",
     # pyspark.sql
     "where": "filter('condition')",
@@ -117,6 +150,12 @@ OTHER_CLASSES: Mapping[str, str] = {
     "Suppressed": "UntilWindowCloses(), for suppress",
     "EmitStrategy": "OnWindowClose()",
     "KeyValue": "map('key', {'field': 'expression'})",
+    "App": "Topology('application-id')",
+    "Table": "KTable, which topology.table returns",
+    "Windowed": "TimeWindowed(String()), the serde of keys with a window",
+    "Stores": "KeyValueStore(String(), Long()), WindowStore(…) or SessionStore(…)",
+    "Punctuator": "a method of the processor, for context.schedule('1 minute', STREAM_TIME, self.punctuate)",
+    "PunctuationType": "STREAM_TIME or WALL_CLOCK_TIME",
     "StreamingDataFrame": "KStream, which topology.stream returns",
     "State": "KeyValueStore",
     "col": "F.amount, with F of streamplan, or the expression as a text: 'amount > 0'",
@@ -131,6 +170,7 @@ WINDOWS: Mapping[str, str] = {
     "SlidingWindows": "SlidingWindows('5 minutes', grace='1 minute')",
     "JoinWindows": "JoinWindows('5 minutes', before='1 minute', after='5 minutes', grace='10 seconds')",
     "OnWindowClose": "OnWindowClose()",
+    "UntilWindowCloses": "UntilWindowCloses()",
 }
 """How windows are written, of which the JVM's DSL has builders: ``ofSizeWithNoGrace``, ``advanceBy``."""
 
@@ -145,8 +185,9 @@ _WAYS: Mapping[tuple[str, str], str] = {
     ("BranchedKStream", "KStream"): "write it behind a branch: no_default_branch()['name'].{}(…)",
     ("BranchedKStream", "KGroupedStream"): "group a branch first: no_default_branch()['name'].group_by('key').{}(…)",
     ("KTable", "KStream"): "take the updates of the table: to_stream().{}(…)",
-    ("KTable", "KGroupedStream"): "take its updates and group them: to_stream().group_by('key').{}(…)",
     ("KTable", "KGroupedTable"): "group the table first: group_by('key').{}(…)",
+    ("KTable", "WindowedKStream"): "write {0} before the aggregate: group_by('key').windowed_by(…).{0}(…).count()",
+    ("KTable", "KGroupedStream"): "take its updates and group them: to_stream().group_by('key').{}(…)",
     ("KGroupedTable", "KStream"): "write it behind an aggregate: count().to_stream().{}(…)",
     ("KGroupedTable", "KTable"): "write it before group_by, or behind an aggregate: count().{}(…)",
     (
@@ -158,7 +199,15 @@ _WAYS: Mapping[tuple[str, str], str] = {
     ("KGroupedStream", "WindowedKStream"): "give it windows first: windowed_by(TimeWindows('1 minute')).{}(…)",
     ("WindowedKStream", "KStream"): "write it before group_by, or behind the aggregate: count().to_stream().{}(…)",
     ("WindowedKStream", "KTable"): "write it behind an aggregate: count().{}(…)",
-    ("WindowedKStream", "KGroupedStream"): "write {} before windowed_by",
+    ("WindowedKStream", "KGroupedStream"): "write {} behind group_by. A grouped stream in a variable can have it twice",
+    (
+        "CogroupedKStream",
+        "KGroupedStream",
+    ): "write it as a field of each stream: cogroup({{'n': 'count(*)'}}).aggregate()",
+    (
+        "WindowedCogroupedKStream",
+        "KGroupedStream",
+    ): "write it as a field of each stream: cogroup({{'n': 'count(*)'}}), and aggregate() here",
     ("CogroupedKStream", "KStream"): "write it behind the aggregate: aggregate().to_stream().{}(…)",
     ("CogroupedKStream", "KTable"): "write it behind the aggregate: aggregate().{}(…)",
     ("WindowedCogroupedKStream", "KStream"): "write it behind the aggregate: aggregate().to_stream().{}(…)",
@@ -169,7 +218,12 @@ _WAYS: Mapping[tuple[str, str], str] = {
     ("Topology", "KTable"): "begin with a table: topology.table('topic', value=…).{}(…)",
     ("Topology", "KGroupedStream"): "begin with a stream: topology.stream('topic', value=…).group_by('key').{}(…)",
 }
-"""How an operation of another class is reached."""
+"""How an operation of another class is reached, of several ways by the first."""
+
+_OF_STREAMS: Mapping[str, str] = {
+    "suppress": "write it before to_stream(): count().suppress(UntilWindowCloses()).to_stream()",
+}
+"""Operations of a table that come before ``to_stream``, and not behind it."""
 
 _MERGE = "Two streams become one with merge(other), and two that have the same keys with join(other)"
 _COLUMN = "A stream is no column. Write a field in an expression: filter('amount > 0'), or filter(F.amount > 0)"
@@ -185,6 +239,17 @@ _PYTHON_WORDS: Mapping[str, tuple[str, str]] = {
     "__contains__": ("in", _NO_RECORDS),
     "__add__": ("+", _MERGE),
     "__or__": ("|", _MERGE),
+    "__sub__": ("-", _COLUMN),
+    "__mul__": ("*", _COLUMN),
+    "__truediv__": ("/", _COLUMN),
+    "__neg__": ("-", _COLUMN),
+    "__invert__": ("~", "Write filter_not('condition')"),
+    "__rshift__": (">>", "Write an operation behind it: stream.filter('condition').to('topic')"),
+    "__len__": ("len", _NO_RECORDS),
+    "__aiter__": ("async for … in", _NO_RECORDS),
+    "__enter__": ("with", "A declaration opens nothing. Write stream = topology.stream('topic', value=…)"),
+    "__exit__": ("with", "A declaration opens nothing. Write stream = topology.stream('topic', value=…)"),
+    "__call__": ("(…)", "Write one of its operations: .filter(…), .to(…)"),
     "__and__": ("&", "Conditions stand in one filter: filter('a > 0 and b > 0')"),
     "__lt__": ("<", _COLUMN),
     "__le__": ("<=", _COLUMN),
@@ -214,6 +279,8 @@ def answers_words(cls: _Language, /) -> _Language:
         cls: The class.
     """
     _CLASSES[cls.__name__] = cls
+    setattr(cls, "_is_declared", True)  # noqa: B010  it is no function, although it answers a call
+    setattr(cls, "__bool__", lambda self: True)  # noqa: B010  it answers len(), by which Python would ask
 
     def __getattr__(self: Any, name: str) -> Any:
         if name.startswith("_") or hasattr(cls, name):  # what Python asks for, or a property that failed
@@ -324,13 +391,14 @@ def answer_to(cls: type, word: str) -> str:
         return f"write {own}(…)"
     if other := _alike(word, OTHER_WORDS):
         return f"write {_reached(cls, OTHER_WORDS[other])}"
-    for name, elsewhere in _CLASSES.items():
-        found = _alike(word, operations_of(elsewhere))
-        if found and (way := _WAYS.get((cls.__name__, name))):
-            return way.format(found)
-    if close := get_close_matches(_snake(word), operations, 1):
+    for (own_name, name), way in _WAYS.items():
+        found = _alike(word, operations_of(_CLASSES[name])) if own_name == cls.__name__ else ""
+        if found:
+            return (_OF_STREAMS.get(found, way) if own_name == "KStream" else way).format(found)
+    if close := get_close_matches(_snake(word), operations, 1, 0.7):
         return f"did you mean {close[0]}(…)?"
-    return f"its operations are {', '.join(operations)}"
+    listed = [name for name in operations if name not in getattr(cls, "_not_of_declarations", ())]
+    return f"its operations are {', '.join(listed)}" if listed[1:] else f"its operation is {listed[0]}"
 
 
 def _reached(cls: type, written: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -20,6 +21,36 @@ FIELD_TYPES = (*SCALAR_TYPES, "decimal(p,s)", "struct<…>", "array<…>", "map<
 
 GREATEST_PRECISION = 38
 """The most digits of a decimal in Spark and in Arrow."""
+
+
+_OTHER_TYPES: Mapping[str, str] = {
+    **dict.fromkeys(("str", "text", "varchar", "char", "uuid", "binary", "bytes"), "string"),
+    **dict.fromkeys(("long", "int64", "biginteger"), "bigint"),
+    **dict.fromkeys(("integer", "int32", "short", "smallint", "tinyint", "byte"), "int"),
+    **dict.fromkeys(("float", "real", "number", "float64", "float32"), "double"),
+    **dict.fromkeys(("datetime", "timestamp_ntz", "timestamp_ltz"), "timestamp"),
+    "bool": "boolean",
+    "numeric": "decimal(10,2)",
+    "list": "array<string>",
+    "dict": "map<string, string>",
+    "record": "struct<…>",
+    "object": "struct<…>",
+    "json": "struct<…>",
+}
+"""Words of Python, of other databases and of other schemas for types, and what to write here."""
+
+
+class WrongFields(ValueError):
+    """A text or a class that tells no fields with their types.
+
+    Args:
+        message: What is wrong.
+        hint: What to write; empty where nobody knows.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -186,7 +217,10 @@ class _Tokens:
                 return self._decimal(path)
             case name if name in SCALAR_TYPES:
                 return Scalar(name)
-        raise ValueError(f"{path}: type {(word or self._rest())!r} is not one of {', '.join(FIELD_TYPES)}")
+        found_word = word or self._rest()
+        close = [_OTHER_TYPES.get(found_word.lower(), ""), *get_close_matches(found_word.lower(), SCALAR_TYPES, 1)]
+        hint = next((f"Write {each} in place of {found_word}" for each in close if each), "")
+        raise WrongFields(f"{path}: type {found_word!r} is not one of {', '.join(FIELD_TYPES)}", hint)
 
     def require_end(self) -> None:
         if self._rest():
@@ -204,7 +238,14 @@ class _Tokens:
         following = found and _TOKEN.match(self._text, found.end())
         if found is None or found[2] or following is None or following[2] not in marks:
             wrong = self._rest().partition(",")[0].strip()
-            raise ValueError(f"{wrong!r} is not a field: write a name and a type, as in 'Id string'")
+            hint = ""
+            if not wrong and self._text.rstrip().endswith(","):
+                hint = "Leave out the comma at the end"
+            elif self._text.lstrip().startswith("{"):
+                hint = "Write names and types, 'id string, amount bigint'; or JsonSchema('…') for a JSON Schema"
+            elif written := re.fullmatch(r"(\w+)\s*[:=]\s*(\S+)", wrong):
+                hint = f"Write '{written[1]} {written[2]}'"
+            raise WrongFields(f"{wrong!r} is not a field: write a name and a type, as in 'Id string'", hint)
         self._at = found.end()
         return str(found[1] or found[3])
 

@@ -21,6 +21,7 @@ from streamplan.serdes.field_types import (
     FieldType,
     MapType,
     StructType,
+    WrongFields,
     leaves,
     parse_fields,
 )
@@ -28,7 +29,7 @@ from streamplan.serdes.json_documents import parse_document
 from streamplan.serdes.json_keys import KeyFields, fault_of_key_fields, written_key
 from streamplan.serdes.json_values import Misfit, readers, write_object
 from streamplan.serdes.moments import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
-from streamplan.serdes.record_classes import RecordClass, allowed_by, schema_of
+from streamplan.serdes.record_classes import RecordClass, allowed_by, is_record_class, schema_of
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, WORDS, Undecodable, Value
@@ -107,6 +108,8 @@ class Json(Generic[V]):
         record_class = None
         if not isinstance(schema, str):
             cls, schema = schema, schema_of(schema)
+            if not is_record_class(cls):
+                raise WrongFields(f"{cls.__name__} is not a dataclass", f"Write @dataclass before class {cls.__name__}")
             record_class = RecordClass.of(cls)
             allowed = {**allowed_by(cls), **allowed}
         given = {"schema": schema, "allowed": dict(allowed), "max_bytes": max_bytes, "record_class": record_class}

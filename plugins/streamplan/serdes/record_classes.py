@@ -22,14 +22,15 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any
 
-from streamplan.serdes.field_types import parse_type
+from streamplan.serdes.field_types import WrongFields, parse_type
 
 _FIELD_TYPES: Mapping[type, str] = {
     str: "string",
@@ -57,6 +58,19 @@ _ADVICE: Mapping[Any, str] = {
     list: "a list does not tell its elements: write list[str]",
     dict: "a dict does not tell its values: write dict[str, str]",
 }
+
+
+_ALIKE: Mapping[Any, str] = {
+    **dict.fromkeys((set, frozenset, tuple), "list[…]"),
+    complex: "a dataclass with two floats",
+    time: "str, as in '12:30:00'",
+    timedelta: "int, the milliseconds",
+    uuid.UUID: "str",
+    bytearray: "str, for a text such as Base64",
+}
+"""For classes of Python that no field has what is written in their place."""
+
+_EXAMPLE = "For example @dataclass class Order: id: str; amount: int"
 
 
 def is_record_class(hint: Any) -> bool:
@@ -110,10 +124,14 @@ def _has_fields(hint: Any) -> bool:
 def _fields_of(hint: Any, around: tuple[Any, ...]) -> dict[str, str]:
     """The fields of a class with their types. It is a part of the classes ``around``."""
     if not _has_fields(hint):
+        if isinstance(hint, type):
+            is_own = hint.__module__ != "builtins"
+            hint_to_write = f"Write @dataclass before class {_shown(hint)}" if is_own else _EXAMPLE
+            raise WrongFields(f"{_shown(hint)} is not a dataclass with annotated fields", hint_to_write)
         raise ValueError(f"{_shown(hint)} is not a dataclass with annotated fields")
     hints = _hints(hint)
     if not hints:
-        raise ValueError(f"{hint.__name__} has no fields")
+        raise WrongFields(f"{hint.__name__} has no fields", _EXAMPLE)
     return {name: _type_of(of, (*around, hint), f"{hint.__name__}.{name}") for name, of in hints.items()}
 
 
@@ -126,7 +144,7 @@ def _type_of(hint: Any, around: tuple[Any, ...], path: str) -> str:
         except ValueError as error:
             raise ValueError(f"{path}: {str(error).removeprefix('the type: ')}") from error
     if hint in around:
-        raise ValueError(f"{path}: {hint.__name__} would be a part of itself")
+        raise WrongFields(f"{path}: {hint.__name__} would be a part of itself", "Write the fields of the part you need")
     if isinstance(hint, type) and hint in _FIELD_TYPES:
         return _FIELD_TYPES[hint]
     if isinstance(hint, type) and hint.__module__.partition(".")[0] == "pyarrow" and hint.__name__ in _ARROW_TYPES:
@@ -134,7 +152,11 @@ def _type_of(hint: Any, around: tuple[Any, ...], path: str) -> str:
     if isinstance(hint, type) and issubclass(hint, Enum):
         if issubclass(hint, int | str):
             return "bigint" if issubclass(hint, int) else "string"
-        raise ValueError(f"{path}: {hint.__name__} is neither an IntEnum nor a StrEnum")
+        kinds = {type(member.value) for member in hint}
+        base = "IntEnum" if kinds == {int} else "StrEnum"
+        raise WrongFields(
+            f"{path}: {hint.__name__} is neither an IntEnum nor a StrEnum", f"Write class {hint.__name__}({base})"
+        )
     match typing.get_origin(hint), typing.get_args(hint):
         case kind, (element,) if kind is list:
             return f"array<{_type_of(element, around, f'{path}[]')}>"
@@ -143,7 +165,22 @@ def _type_of(hint: Any, around: tuple[Any, ...], path: str) -> str:
     if _has_fields(hint):
         fields = _fields_of(hint, around)
         return f"struct<{', '.join(f'{name} {of_field}' for name, of_field in fields.items())}>"
-    raise ValueError(f"{path}: {_ADVICE.get(hint) or f'{_shown(hint)} cannot be the type of a field'}")
+    if hint in _ADVICE:
+        said, _, write = _ADVICE[hint].partition(": ")
+        raise WrongFields(f"{path}: {said}", write[:1].upper() + write[1:])
+    raise WrongFields(f"{path}: {_shown(hint)} cannot be the type of a field", _in_place_of(hint))
+
+
+def _in_place_of(hint: Any) -> str:
+    """What to write in place of an annotation that no field has."""
+    origin = typing.get_origin(hint) or hint
+    if origin in (types.UnionType, typing.Union):
+        return "Write one type, or one and None: str | None"
+    if origin is dict:
+        return "Write dict[str, …]: the names of an object of JSON are texts"
+    if isinstance(origin, type) and origin in _ALIKE:
+        return f"Write {_ALIKE[origin]}"
+    return "Write str, int, float, bool, datetime, date, list[…], dict[str, …], a StrEnum or another dataclass"
 
 
 def _hints(cls: Any) -> dict[str, Any]:
@@ -151,7 +188,10 @@ def _hints(cls: Any) -> dict[str, Any]:
     try:
         hints = typing.get_type_hints(cls, include_extras=True)
     except NameError as error:
-        raise ValueError(f"{cls.__name__}: an annotation cannot be read: {error}") from error
+        raise WrongFields(
+            f"{cls.__name__}: an annotation cannot be read: {error}",
+            "Define the class in the module, and not in a function, before it is used",
+        ) from error
     if is_record_class(cls):
         return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
     return hints

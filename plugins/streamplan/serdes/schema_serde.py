@@ -264,7 +264,7 @@ def declared_text(path: Path, judged: Callable[[str], str]) -> str:
     """
     try:
         return judged(text_of_file(path))
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return unreadable(str(path))
     except RecursionError:
         return f"the schema {path} cannot be read: it is nested too deep"

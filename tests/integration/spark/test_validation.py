@@ -208,3 +208,38 @@ def test_the_values_of_reducers_and_aggregators_are_judged(spark: SparkSession) 
     told = str(refusal.value).splitlines()[1:]
     assert "the store of a reducer cannot hold value of type binary" in told[0]
     assert ["not a boolean" in line for line in told[1:]] == [True, True]
+
+
+BOTH = """
+from streamplan import F, Json, Pipeline, Topology
+
+topology = Topology("both")
+orders = topology.stream("orders", value=Json("id string, amount bigint"))
+orders.filter(5).filter("amuont > 1").to("a")
+orders.map_values(["id"]).filter("nothing > 1").to("behind-a-fault")
+orders.map_values({"x": "no_function(amount)", "y": "amonut"}).to("b")
+orders.merge(orders.map_values(5)).filter("amuont > 2").to("behind-a-merge")
+orders.group_by("custmer").aggregate({"n": "sum(paid + 1)"}, store="n").to_stream().to("c")
+PIPELINE = Pipeline("both", topology, "", {"orders": 1}, purge="yes")
+"""
+
+
+def test_validate_tells_the_mistakes_of_a_declaration_and_those_that_spark_finds(tmp_path: Path) -> None:
+    (tmp_path / "both.py").write_text(BOTH)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "STREAMPLAN_PIPELINES": "both"}
+    command = [sys.executable, "-m", "streamplan", "validate"]
+    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert ended.returncode == 1
+    heading, *lines = ended.stderr.splitlines()
+    assert heading == "pipeline 'both' has 8 faults:"
+    assert [":".join(line.split(":")[1:3]) for line in lines] == [
+        "6: filter",
+        "6: filter",
+        "7: map_values",
+        "8: map_values, y",
+        "8: map_values, x",
+        "9: map_values",
+        "10: group_by",
+        "11: Pipeline",
+    ]

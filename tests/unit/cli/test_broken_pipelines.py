@@ -11,7 +11,9 @@ from urllib.request import urlopen
 
 import pytest
 from streamplan.cli import exporter, main
+from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
 
 ORDERS, USERS = "streamplan.pipelines.orders", "streamplan.pipelines.users"
 
@@ -137,3 +139,49 @@ def test_the_exporter_of_broken_pipelines_alone_says_so_and_ends(
     assert main(["exporter", "typo_module", "--bootstrap-servers", "127.0.0.1:1"]) == 78
     assert served == []
     assert broken in capsys.readouterr().err
+
+
+FAULTY = """
+from streamplan import Json, Pipeline, Topology
+
+topology = Topology("faulty")
+orders = topology.stream("orders", value=Json("id string, amount bigint"))
+orders.filter("amonut").to("a")
+orders.map_values(5).filter("nothing").to("b")
+orders.map_values({"x": "no_function(id)"}).to("c")
+PIPELINE = Pipeline("faulty", topology, "", {"orders": 1})
+"""
+
+
+def test_validate_tells_what_spark_finds_beside_the_faults_of_a_declaration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the declaration tells already is told once. Nothing is judged behind a fault that makes fields unknown."""
+    (tmp_path / "faulty_module.py").write_text(FAULTY)
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", f"{ORDERS},faulty_module")
+
+    def find_diagnostics(pipelines: Sequence[Pipeline], unfinished: Sequence[Topology]) -> list[Diagnostic]:
+        (topology,) = unfinished
+        nodes = {node.location.line: node for node in topology.without_faults().processors.nodes}
+        assert sorted(nodes) == [5, 6, 8]
+        return [
+            Diagnostic(nodes[6].location, "filter: A column `amonut` cannot be resolved", "Write amount"),
+            Diagnostic(nodes[8].location, "map_values, x: There is no function `no_function`", "Write another"),
+        ]
+
+    module = SimpleNamespace(find_diagnostics=find_diagnostics)
+    monkeypatch.setitem(__import__("sys").modules, "streamplan.spark.planning.validation", module)
+    assert main(["validate"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0] == "orders: ok"
+    heading, *lines = printed.err.splitlines()
+    assert heading == "pipeline 'faulty' has 3 faults:"
+    assert [line.partition(".py:")[2].partition(": ")[::2] for line in lines] == [
+        ("6", "filter: the value has no field 'amonut'. It has: id, amount. Did you mean amount?"),
+        (
+            "7",
+            "map_values: value is the number 5; it takes a mapping such as {'name': 'expression'} or a function. "
+            'For example stream.map_values({"total": "price * count"})',
+        ),
+        ("8", "map_values, x: There is no function `no_function`. Write another"),
+    ]

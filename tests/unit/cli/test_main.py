@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -321,3 +322,45 @@ def test_a_size_that_only_the_jvm_could_not_run_is_a_warning_of_plan_and_validat
     said = capsys.readouterr().out
     assert said.startswith("orders: ok\n  warning: plugins/streamplan/pipelines/orders.py:")
     assert "with the JVM library" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["run", "flow.py", "--brokers", "k:9092"], "Did you mean --bootstrap-servers?"),
+        (["run", "flow.py", "--config", "client.properties"], "Did you mean --command-config?"),
+        (["run", "--pipeline", "flow.py"], "The pipeline is named without an option: "),
+        (["serve", "orders", "-p", "80"], "Did you mean --port?"),
+        (["serve", "orders", "--port", "99999"], "expected a port, 0 to 65535, observed 99999"),
+        (["list", "orders"], "unrecognized arguments: orders. It takes no pipeline"),
+        (["flow.py"], "no command 'flow.py'. To run the pipeline of a file: "),
+    ],
+)
+def test_wrong_words_are_answered_with_what_to_write(
+    words: list[str], answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert answer in capsys.readouterr().err
+
+
+def test_empty_brokers_are_not_those_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "orders", "--bootstrap-servers", ""]) == 2
+    assert "observed an empty text. Is the variable of the shell set?" in capsys.readouterr().err
+
+
+def test_run_tells_what_is_meant_by_a_path_that_is_no_file_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "one.py").touch()
+    (tmp_path / "two.py").touch()
+    monkeypatch.chdir(tmp_path)
+    told = []
+    for name in ("flows", "two", "flows/three.py"):
+        assert main(["run", name, "--bootstrap-servers", "localhost:1"]) == 78
+        told.append(capsys.readouterr().err)
+    assert "observed a directory. Did you mean flows/one.py?" in told[0]
+    assert "Did you mean two.py?" in told[1]
+    assert "observed no such file" in told[2]

@@ -177,7 +177,7 @@ def test_the_identity_of_a_checkpoint_has_the_name_of_a_function_alone() -> None
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (lambda orders: orders.map_values(some_dict), f"map_values: what {function_name(some_dict)} returns is"),
+        (lambda orders: orders.map_values(some_dict), f"map_values: {function_name(some_dict)} returns dict"),
         (lambda orders: orders.map_values(some_dict, schema="risk"), "map_values: schema: 'risk' is not a field"),
         (
             lambda orders: orders.map_values(some_dict, schema="record int"),
@@ -194,10 +194,10 @@ def test_the_identity_of_a_checkpoint_has_the_name_of_a_function_alone() -> None
         ),
         (lambda orders: orders.flat_map(several, key="letter"), "flat_map: the value has no field 'letter'"),
         (lambda orders: orders.map("amount", dataclass_of), "map: the value has no field 'amount'"),
-        (lambda orders: orders.map("id", some_dict), f"map: what {function_name(some_dict)} returns is not known"),
+        (lambda orders: orders.map("id", some_dict), f"map: {function_name(some_dict)} returns dict[str, Any], which"),
         (
             lambda orders: orders.flat_map(some_dict, key="id"),
-            f"flat_map: what {__name__}.some_dict returns is not known",
+            f"flat_map: {__name__}.some_dict returns dict[str, Any], which does not tell the fields of a value",
         ),
         (
             lambda orders: orders.flat_map(several, key="word", value={"word": "word"}),

@@ -128,7 +128,10 @@ def test_processors_with_stores_of_their_own_are_two_states(topology: Topology, 
         ({"stores": {}}, "the processor has no store 'seen'; it has none"),
         ({"stores": {"seen": SEEN}, "store": "seen"}, "stores beside store"),
         ({"stores": {"seen": Long()}}, "stores['seen'] is a Long"),
-        ({"stores": {"seen": KeyValueStore(Avro("id"), Long())}}, "the keys of 'seen' are"),
+        (
+            {"stores": {"seen": KeyValueStore(Avro("id"), Long())}},
+            "KeyValueStore: key_serde is an Avro; it takes a serde of keys",
+        ),
         ({"stores": {"seen": KeyValueStore(String(), Avro("id"))}}, "the values of 'seen' are"),
         (
             {"stores": {"seen": WindowStore(String(), Long(), retention="1 minute", size="2 minutes")}},

@@ -177,7 +177,7 @@ MISTAKES: dict[str, Callable[[KGroupedStream], Any]] = {
     "aggregate: tests.unit.model.test_python_aggregates.nothing is an initializer without an aggregator": (
         lambda grouped: grouped.aggregate(nothing)
     ),
-    "aggregate: an aggregator is given with expressions": (
+    "aggregate: tests.unit.model.test_python_aggregates.add is given with expressions": (
         lambda grouped: grouped.aggregate({"total": "sum(amount)"}, add)
     ),
     "aggregate: a schema is given with expressions": (

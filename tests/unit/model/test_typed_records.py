@@ -110,24 +110,33 @@ class OfWrongType:
 
 
 @pytest.mark.parametrize(
-    ("cls", "told"),
+    ("cls", "told", "write"),
     [
-        (dict, "dict is not a dataclass with annotated fields"),
-        (OfBytes, "OfBytes.photo: JSON has no bytes: write str, for a text such as Base64"),
+        (
+            dict,
+            "dict is not a dataclass with annotated fields",
+            "For example @dataclass class Order: id: str; amount: int",
+        ),
+        (OfBytes, "OfBytes.photo: JSON has no bytes", "Write str, for a text such as Base64"),
         (
             OfDecimal,
-            "OfDecimal.price: a Decimal does not tell its digits: write Annotated[Decimal, 'decimal(10,2)']",
+            "OfDecimal.price: a Decimal does not tell its digits",
+            "Write Annotated[Decimal, 'decimal(10,2)']",
         ),
-        (OfList, "OfList.tags: a list does not tell its elements: write list[str]"),
-        (OfWeight, "OfWeight.weight: Weight is neither an IntEnum nor a StrEnum"),
-        (OfItself, "OfItself.parent: OfItself would be a part of itself"),
-        (OfUnion, "OfUnion.id: int | str cannot be the type of a field"),
-        (OfWrongType, "OfWrongType.price: write a decimal with its digits, at most 38: decimal(10,2)"),
+        (OfList, "OfList.tags: a list does not tell its elements", "Write list[str]"),
+        (OfWeight, "OfWeight.weight: Weight is neither an IntEnum nor a StrEnum", "Write class Weight(StrEnum)"),
+        (OfItself, "OfItself.parent: OfItself would be a part of itself", "Write the fields of the part you need"),
+        (OfUnion, "OfUnion.id: int | str cannot be the type of a field", "Write one type, or one and None: str | None"),
+        (
+            OfWrongType,
+            "OfWrongType.price: write a decimal with its digits, at most 38: decimal(10,2)",
+            'For example Json("id string, amount bigint")',
+        ),
     ],
 )
-def test_a_class_that_is_no_schema_is_told_with_what_to_write(cls: type, told: str) -> None:
+def test_a_class_that_is_no_schema_is_told_with_what_to_write(cls: type, told: str, write: str) -> None:
     (mistake,) = mistakes_of(Json(cls))
-    assert mistake.message == f"Json: {told}"
+    assert (mistake.message, mistake.hint) == (f"Json: {told}", write)
     assert Path(mistake.location.file).name == "test_typed_records.py"
 
 

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from streamplan import JoinWindows, Json, KStream, Pipeline, Processor, TestData, Topology
+from streamplan import (
+    JoinWindows,
+    Json,
+    KStream,
+    Pipeline,
+    Processor,
+    TestData,
+    TimeWindows,
+    Topology,
+    UntilWindowCloses,
+)
 from streamplan.model.unused import unused
 
 from tests.support.examples import PIPELINES
@@ -71,6 +81,40 @@ def table(topology: Topology, **more: str) -> Any:
         (
             lambda orders, topology: orders.group_by_key().count(),
             "nobody reads the store 'KSTREAM-AGGREGATE-STATE-STORE-",
+        ),
+        (
+            lambda orders, topology: topology.global_table("products", value=Json("title string")),
+            "no join looks anything up in this global table of 'products'",
+        ),
+        (
+            lambda orders, topology: orders.join(
+                topology.global_table("products", value=Json("title string")), {"title": "table.title"}, key="id"
+            ),
+            "the result of join leads nowhere",
+        ),
+        (lambda orders, topology: table(topology).group_by("name"), "the result of group_by leads nowhere"),
+        (
+            lambda orders, topology: table(topology).group_by("name").count(),
+            "nobody reads the store 'KTABLE-AGGREGATE-STATE-STORE-",
+        ),
+        (
+            lambda orders, topology: orders.group_by_key().cogroup({"n": "count(*)"}).aggregate(),
+            "nobody reads the store 'COGROUPKSTREAM-AGGREGATE-STATE-STORE-",
+        ),
+        (
+            lambda orders, topology: (
+                orders.group_by_key()
+                .windowed_by(TimeWindows("1 minute"))
+                .count(store="n")
+                .suppress(UntilWindowCloses())
+            ),
+            "the result of suppress leads nowhere",
+        ),
+        (
+            lambda orders, topology: topology.table("items", value=Json("customer string, n bigint")).join(
+                table(topology), {"n": "n", "name": "table.name"}, foreign_key="customer"
+            ),
+            "the result of join leads nowhere",
         ),
         (
             lambda orders, topology: orders.group_by_key().reduce(),
@@ -141,6 +185,14 @@ def test_what_is_used_is_not_warned_about(declare: Declare) -> None:
 )
 def test_a_field_that_nothing_uses_is_a_warning(declare: Declare, fields: str) -> None:
     assert warnings(declare) == [f"nothing uses {fields} of 'orders'"]
+
+
+def test_a_field_of_a_global_table_that_nothing_uses_is_a_warning() -> None:
+    def priced(orders: KStream, topology: Topology) -> None:
+        products = topology.global_table("products", value=Json("title string, price double"))
+        orders.join(products, {**ALL, "price": "table.price"}, key="id").to("out")
+
+    assert warnings(priced) == ["nothing uses the field title of 'products'"]
 
 
 def test_a_field_that_is_judged_or_tells_the_test_data_s_number_is_used() -> None:
