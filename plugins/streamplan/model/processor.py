@@ -70,6 +70,13 @@ class KeyValue(NamedTuple):
     value: Any
 
 
+class ValueAndTimestamp(NamedTuple):
+    """A value of a table and the time of its record (``org.apache.kafka.streams.state.ValueAndTimestamp``)."""
+
+    value: Any
+    timestamp: datetime
+
+
 class Windowed(NamedTuple):
     """A key of a window store (``org.apache.kafka.streams.kstream.Windowed``).
 
@@ -378,7 +385,10 @@ class ProcessorContext(ABC):
 
     @abstractmethod
     def get_state_store(self, name: str) -> Any:
-        """Return a store that the processor was declared with, one of the classes of stores."""
+        """Return a store that the processor was declared with, one of the classes of stores.
+
+        That of a table is a :class:`KeyValueStore` which can only be read. Its values are :class:`ValueAndTimestamp`.
+        """
 
     @abstractmethod
     def current_stream_time(self) -> datetime | None:

@@ -536,6 +536,21 @@ CHAINS = {
 }
 """Several states in one sub-topology."""
 
+READS = {
+    "a table": "table t; stream a; read_table 0; to read",
+    "a count": "stream a; group_by_key; count; to_stream; counts; to counts; @0 read_table 2; to read",
+    "an aggregate whose updates are processed": "stream a; group_by_key; aggregate; to_stream; read_table 2; to read",
+    "a table and a count": "table t; stream a; group_by_key; count; @1 read_table 0; to rows; @1 read_table 3; to read",
+}
+"""Processors that read the store of another operation."""
+
+
+@pytest.mark.parametrize("text", READS.values(), ids=READS)
+def test_a_processor_reads_what_another_operation_has_stored(spark: SparkSession, jvm: Any, text: str) -> None:
+    steps = program(text)
+    assert compare(spark, jvm, steps, random_records(3, steps, 12)) > 0
+
+
 MERGES = {
     "a class": "stream a; process; merge 0; to merged; @0 filter; @1 merge 4; to others",
     "a class without a store": "stream a; process_freely; merge 0; to merged; @0 filter; @1 merge 4; to others",
