@@ -117,6 +117,7 @@ def processed_freely(
     kind: str,
     process: Callable[..., Any],
     stores: Sequence[str] = (),
+    named: Any = None,
 ) -> Any:
     """``stream.process(…)`` or ``stream.processValues(…)`` with stores that there are. ``kind`` is the interface."""
     api = f"{STREAMS}.processor.api"
@@ -126,4 +127,4 @@ def processed_freely(
         return Callback(f"{api}.{kind}", init=task.init, process=task.process, close=lambda: None)
 
     supplier = Callback(f"{api}.{kind}Supplier", stores=lambda: None, get=made)
-    return process(supplier, strings(library.jvm, [*stores]))
+    return process(supplier, *([] if named is None else [named]), strings(library.jvm, [*stores]))

@@ -209,7 +209,12 @@ class Gaps(Processor):
 
 
 class Copies(Processor):
-    """Forwards up to three copies of a record, with other keys and times. Of a null value one under another key."""
+    """Forwards up to three copies of a record, with other keys and times. Of a null value one under another key.
+
+    ``child``  the node that is given one more record
+    """
+
+    child = ""
 
     def init(self, context: ProcessorContext) -> None:
         self.context = context
@@ -222,6 +227,8 @@ class Copies(Processor):
             key = f"{record.value.s}-{copy}" if copy else None if record.value.s == "z" else OF_RECORD
             value = {"n": record.value.n + copy, "s": record.value.s}
             self.context.forward(value, key=key, timestamp=record.timestamp + timedelta(seconds=copy))
+        if record.value.s == "y" and self.child:
+            self.context.forward({"n": record.value.n, "s": "for one"}, child=self.child)
 
 
 class CopiesOfKey(Copies):
@@ -343,6 +350,11 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.process(reads, stores={table._store: table}, schema=VALUE.schema)
         case "process_freely", [stream]:
             return stream.process(Copies, schema=VALUE.schema)
+        case "process_for_one", [stream]:
+            copies = type("CopiesForOne", (Copies,), {"child": f"{name}-child"})
+            made = stream.process(copies, schema=VALUE.schema, name=name)
+            made.filter_not("n > 1", name=f"{name}-child").to(f"{name}-one")
+            return made
         case "process_values", [stream]:
             return stream.process_values(CopiesOfKey, schema=VALUE.schema)
         case "merge", [stream, other]:
@@ -713,8 +725,8 @@ class _Reads:
 class _Copies:
     """The same with the Processor API."""
 
-    def __init__(self, jvm: Any) -> None:
-        self._jvm = jvm
+    def __init__(self, jvm: Any, child: str = "") -> None:
+        self._jvm, self._child = jvm, child
 
     def init(self, context: Any) -> None:
         self._context = context
@@ -728,6 +740,9 @@ class _Copies:
             text = value.get("s")
             key = f"{text}-{copy}".encode() if copy else None if text == "z" else record.key()
             self.forward(record, key, written({**value, "n": value["n"] + copy}), at + 1000 * copy)
+        if value.get("s") == "y" and self._child:
+            fields = {"n": value.get("n"), "s": "for one"}
+            self._context.forward(record.withValue(written(fields)), self._child)
 
     def forward(self, record: Any, key: Any, value: bytes | None, at: int) -> None:
         self._context.forward(record.withKey(key).withValue(value).withTimestamp(at))
@@ -876,6 +891,14 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return processed_freely(library, *reads, stores=[store])
         case "process_freely", [stream]:
             return processed_freely(library, lambda: _Copies(library.jvm), "Processor", stream.process)
+        case "process_for_one", [stream]:
+            named = library.jvm.org.apache.kafka.streams.kstream.Named
+            freely = (lambda: _Copies(library.jvm, f"{name}-child")), "Processor"
+            made = processed_freely(library, *freely, stream.process, named=getattr(named, "as")(name))
+            large = _function("Predicate", "test", lambda key, value: (read(value) or {}).get("n", 0) > 1)
+            for_one = made.filterNot(large, getattr(named, "as")(f"{name}-child"))
+            for_one.to(f"{name}-one", library.option("Produced", "with", bytes_serde, bytes_serde))
+            return made
         case "process_values", [stream]:
             freely = (lambda: _CopiesOfKey(library.jvm)), "FixedKeyProcessor", stream.processValues
             return processed_freely(library, *freely)

@@ -423,6 +423,7 @@ class ProcessorContext(ABC):
         key: Any = OF_RECORD,
         timestamp: datetime | None = None,
         headers: Iterable[tuple[str, str | bytes | None]] | None = None,
+        child: str | None = None,
     ) -> None:
         """Pass a record on. Without other arguments it has key, timestamp and headers of the record that is processed.
 
@@ -431,10 +432,12 @@ class ProcessorContext(ABC):
             key: Its key. In a punctuator it is null where it is not told.
             timestamp: Its timestamp, with a time zone. In a punctuator it is by default the time of the call.
             headers: Names and values. In a punctuator there are none by default.
+            child: The name of the only operation behind the processor that takes the record, which it has by
+                ``name=``. None for all.
 
         Raises:
             TypeError: A field has another type than the schema has, or there is no such field.
-            ValueError: The serde of the keys cannot write the key.
+            ValueError: The serde of the keys cannot write the key, or there is no such child.
         """
 
 

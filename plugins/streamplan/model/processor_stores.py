@@ -134,6 +134,7 @@ class _DeclaredContext(ProcessorContext):
         key: Any = OF_RECORD,
         timestamp: datetime | None = None,
         headers: Iterable[tuple[str, str | bytes | None]] | None = None,
+        child: str | None = None,
     ) -> None:
         raise RuntimeError("there is no record to forward in init")
 

@@ -372,8 +372,8 @@ COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s
         "stream a; python_filter; python_map_values; to mapped; @0 python_map; to keyed; @0 python_flat_map; "
         "group_by_key; greatest",
         COGROUPED % "",
-        "stream a; process_freely; to copies; @0 process_values; to values; @2 group_by_key; count; to_stream; counts; "
-        "to counts; @1 group_by_key; count",
+        "stream a; process_freely; to copies; @0 process_values; to values; @3 group_by_key; count; to_stream; counts; "
+        "to counts; @1 group_by_key; count; @0 process_for_one; to all",
         "stream a; filter_not; flat_map_values; to values; @0 python_filter_not; python_flat_map_values; group_by_key; "
         "count; @0 split; branch_1; to one; @8 branch_2; to two; @8 branch_x; to three; @8 branch_0; select_key; "
         "group_by_key; count; @0 split_loosely; branch_2; to large",

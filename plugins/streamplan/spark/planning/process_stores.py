@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from types import MappingProxyType
 from typing import cast
 
 from pyspark.sql import Column, DataFrame
@@ -29,7 +30,7 @@ from streamplan.spark.planning.process_stores_state import (
     TaskProcessor,
     struct_of,
 )
-from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.records import CHILD, RecordFrame
 from streamplan.spark.planning.task_stores import TableStore
 
 _BEHIND_ALL = (1 << 31) - 1
@@ -44,6 +45,7 @@ def process_with_stores(
     read: Sequence[RecordFrame],
     ticks: DataFrame | None = None,
     tables: Sequence[ReadUpdates] = (),
+    children: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> DataFrame:
     """Process the records of each stream task.
 
@@ -55,6 +57,7 @@ def process_with_stores(
         read: All records that the stream task reads, where some of them come to no processor: for the stream time.
         ticks: A stream with rows for stream tasks that the wall clock may give a time; None where it gives none.
         tables: The stores of other operations that the classes read.
+        children: By the name of a processor the names of the nodes behind it.
 
     Returns:
         A row for each record that a class forwards, with its value in ``fields<of>``, where ``of`` is the place of the
@@ -62,7 +65,7 @@ def process_with_stores(
         place among the rows of that one. A row with a ``reason`` is a dead letter. A row with ``store`` is a change of
         the store of this place, once for each key.
     """
-    tasks = _tasks(nodes, records)
+    tasks = _tasks(nodes, records, children)
     rows = reduce(DataFrame.unionByName, (_rows(place, frame) for place, frame in enumerate(records)))
     rows = reduce(DataFrame.unionByName, (_times(frame) for frame in read), rows)
     rows = reduce(DataFrame.unionByName, (_changes(place, table) for place, table in enumerate(tables)), rows)
@@ -193,6 +196,7 @@ def forwarded_records(node: Processor, place: int, batch: DataFrame) -> RecordFr
         F.col("reason"),
         F.concat(F.col("record.order"), F.array(F.col("place"))).alias("order"),
         F.col("record.partition_time").alias("partition_time"),
+        F.col(CHILD),
     )
     return RecordFrame(
         rows.select(*fields, record.alias("record")),
@@ -224,9 +228,13 @@ def _operations(stores: Sequence[Processor]) -> list[StateStore]:
     return [node.operation for node in stores if isinstance(node.operation, StateStore)]
 
 
-def _tasks(nodes: Sequence[Processor], records: Sequence[RecordFrame]) -> list[TaskProcessor]:
+def _tasks(
+    nodes: Sequence[Processor],
+    records: Sequence[RecordFrame],
+    children: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> list[TaskProcessor]:
     return [
-        TaskProcessor(node.name, node.operation, frame.schema, frame.key_serde)
+        TaskProcessor(node.name, node.operation, frame.schema, frame.key_serde, tuple(children.get(node.name, ())))
         for node, frame in zip(nodes, records, strict=True)
         if isinstance(node.operation, ProcessWithStores)
     ]
@@ -276,6 +284,7 @@ def _transformed(rows: DataFrame, state: ProcessStoresState, nodes: Sequence[Pro
             StructField("reason", StringType()),
             StructField("key", BinaryType()),
             StructField("headers", StringType()),
+            StructField("child", StringType()),
             *(
                 StructField(f"fields{place}", _made(rows, node.operation))
                 for place, node in enumerate(nodes)

@@ -54,12 +54,14 @@ class TaskProcessor:
         operation: What is done with the records.
         serde: Reads their values.
         key_serde: Reads their keys.
+        children: The names of the nodes behind it.
     """
 
     name: str
     operation: ProcessWithStores
     serde: Serde
     key_serde: KeySerde
+    children: tuple[str, ...] = ()
 
     @cached_property
     def read_type(self) -> pa.StructType:
@@ -92,7 +94,7 @@ class _Context(ForwardingContext):
     """
 
     def __init__(self, task: TaskProcessor, task_id: str, stores: Mapping[str, TaskStore | ReadTable]) -> None:
-        super().__init__(task.operation)
+        super().__init__(task.operation, task.children)
         self._task, self._task_id = task, task_id
         self._stores = {name: stores[name].seen for name in task.operation.stores}
         self.punctuators: list[tuple[Schedule, Callable[[datetime], Any]]] = []
@@ -313,7 +315,8 @@ class ProcessStoresState(StatefulProcessor):
             store.keys.keep()
         for made in context.forwarded:
             fields = {} if made.value is None else {f"fields{of}": made.value}
-            yield Row(**common, at=made.at, place=next(places), key=made.key, headers=made.headers, **fields)
+            own = {"key": made.key, "headers": made.headers, "child": made.child}
+            yield Row(**common, at=made.at, place=next(places), **own, **fields)
 
 
 def _is_of_table(row: Row) -> bool:

@@ -109,7 +109,14 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
         of_tables = len(self.stage.read_nodes)
         tables = [ReadUpdates(*each) for each in zip(self.stage.read_nodes, read[:of_tables], strict=True)]
         return process_with_stores(
-            self.stage.subtopology.id, nodes, self.stage.store_nodes, records, read[of_tables:], ticks, tables
+            self.stage.subtopology.id,
+            nodes,
+            self.stage.store_nodes,
+            records,
+            read[of_tables:],
+            ticks,
+            tables,
+            {node.name: self.stage.subtopology.children_of(node) for node in nodes},
         )
 
 
