@@ -239,6 +239,15 @@ def test_a_processor_that_reads_an_aggregate_is_given_its_results(topology: Topo
     assert "users" not in {node.store for node in reading.nodes}
 
 
+def test_processors_that_read_a_table_may_stand_behind_each_other(topology: Topology, orders: KStream) -> None:
+    users = users_of(topology)
+    first = orders.process(Reader, stores={"users": users, "seen": SEEN}, schema="n bigint")
+    first.process(Reader, stores={"users": users}, schema="n bigint").to("out")
+    pipeline_of(topology)
+    stages = stages_of(topology.subtopologies[0])
+    assert [{*stage.stores} for stage in stages] == [{"seen", "users"}, {"users"}]
+
+
 def test_a_changed_store_that_is_read_is_judged(topology: Topology, orders: KStream) -> None:
     counts = orders.group_by_key().count(store="users")
     orders.process(Reader, stores={"users": counts}, schema="n bigint").to("out")

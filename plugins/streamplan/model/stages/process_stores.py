@@ -25,12 +25,12 @@ class ProcessStoresStage(Stage):
 
     @property
     def parts(self) -> Sequence[ProcessStoresStage]:
-        """The processors that share stores, each group as a stage of its own."""
+        """The processors that share stores of their own, each group as a stage of its own."""
+        read = {node.store for node in self.read_nodes}
+        own = {node.name: {*node.connected_stores} - read for node in self.nodes}
         groups: list[list[Processor]] = []
         for node in self.nodes:
-            sharing = [
-                group for group in groups if any({*node.connected_stores} & {*of.connected_stores} for of in group)
-            ]
+            sharing = [group for group in groups if any(own[node.name] & own[of.name] for of in group)]
             groups = [group for group in groups if group not in sharing]
             groups.append([*(each for group in sharing for each in group), node])
         return [replace(self, nodes=tuple(group)) for group in groups]
