@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -111,8 +111,15 @@ def processed(library: Library, stream: Any, store: str, processor: Callable[[],
     return stream.process(supplier, strings(library.jvm, [store]))
 
 
-def processed_freely(library: Library, processor: Callable[[], Any], kind: str, process: Callable[..., Any]) -> Any:
-    """``stream.process(…)`` or ``stream.processValues(…)`` without a store. ``kind`` is the interface."""
+def processed_freely(
+    library: Library,
+    processor: Callable[[], Any],
+    kind: str,
+    process: Callable[..., Any],
+    stores: Sequence[str] = (),
+    named: Any = None,
+) -> Any:
+    """``stream.process(…)`` or ``stream.processValues(…)`` with stores that there are. ``kind`` is the interface."""
     api = f"{STREAMS}.processor.api"
 
     def made() -> Callback:
@@ -120,4 +127,4 @@ def processed_freely(library: Library, processor: Callable[[], Any], kind: str, 
         return Callback(f"{api}.{kind}", init=task.init, process=task.process, close=lambda: None)
 
     supplier = Callback(f"{api}.{kind}Supplier", stores=lambda: None, get=made)
-    return process(supplier, strings(library.jvm, []))
+    return process(supplier, *([] if named is None else [named]), strings(library.jvm, [*stores]))

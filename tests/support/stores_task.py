@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import Row
 from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import ProcessWithStores, Schedule, SessionStateStore, StateStore
-from streamplan.model.processor import Processor
+from streamplan.model.processor import KeyValueStore, Processor
 from streamplan.model.processor_stores import AnyStore, declared_store, schedules_of
 from streamplan.model.windows import stored_session_key, stored_window_key
 from streamplan.serdes.json import Json
@@ -18,6 +18,7 @@ from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.spark.headers import headers_as_text
 from streamplan.spark.planning import process_stores_state
 from streamplan.spark.planning.process_stores_state import ProcessStoresState, RestoredProcessStores, TaskProcessor
+from streamplan.spark.planning.task_stores import TableStore
 
 from tests.support.process_task import Variables
 
@@ -25,7 +26,10 @@ VALUE = Json("n bigint, s string")
 
 
 class Arrived(NamedTuple):
-    """A record for the processor ``of``; None only moves the time on."""
+    """A record for the processor ``of``; None only moves the time on, and -1 is a change of the first table.
+
+    ``is_update``  whether an aggregate has made it, so that it has no place among the records that were read
+    """
 
     key: str | None
     at: int
@@ -33,6 +37,7 @@ class Arrived(NamedTuple):
     offset: int
     of: int | None = 0
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    is_update: bool = False
 
 
 class Forwarded(NamedTuple):
@@ -57,6 +62,7 @@ class StoresTask:
         stores: Mapping[str, AnyStore],
         fields: str = "n bigint",
         key_serde: KeySerde = STRING,
+        tables: Sequence[str] = (),
     ) -> None:
         classes = processors if isinstance(processors, list) else [processors]
         declared = [declared_store(name, stores[name]) for name in sorted(stores)]
@@ -64,33 +70,35 @@ class StoresTask:
         columns = tuple(Json(fields).fields.items())
         self.tasks = []
         for cls in classes:
-            scheduled = schedules_of(cls, stores)
+            scheduled = schedules_of(cls, {**stores, **dict.fromkeys(tables, KeyValueStore(STRING, VALUE))})
             schedules = tuple(each for each in scheduled if isinstance(each, Schedule))
             function = PythonFunction(cls.__qualname__, cls)
-            operation = ProcessWithStores(function, tuple(stores), columns, key_serde, schedules)
+            operation = ProcessWithStores(function, (*stores, *tables), columns, key_serde, schedules)
             self.tasks.append(TaskProcessor(cls.__name__, operation, VALUE, STRING))
+        self.tables = [TableStore(name, STRING, VALUE) for name in tables]
         self.changelogs: dict[str, dict[bytes, tuple[bytes | None, int]]] = {name: {} for name in stores}
         self.changes: list[tuple[str, bytes, bytes | None, int]] = []
         self._variables = Variables()
 
     def process(self, *records: Arrived, clock: int | None = None) -> list[Forwarded]:
         """Process a micro-batch. ``clock`` is the time that the wall clock gives."""
-        state = ProcessStoresState(0, self.tasks, self.stores)
+        state = ProcessStoresState(0, self.tasks, self.stores, self.tables)
         rows = [*map(_row, records), *([] if clock is None else [Row(partition=0, record=None)])]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(process_stores_state, "times_by_clock", lambda: {} if clock is None else {0: clock})
             return self._run(state, rows)
 
-    def restore(self, times: Mapping[int, int] | None = None) -> None:
-        """Lose the state, and read it from the changelogs."""
+    def restore(self, times: Mapping[int, int] | None = None, tables: Sequence[Arrived] = ()) -> None:
+        """Lose the state, and read it from the changelogs, and ``tables`` from those of other operations."""
         self._variables = Variables()
         rows = [
-            Row(partition=0, at=at, key=key, value=value, of=place)
+            Row(partition=0, at=at, key=key, value=value, of=place, offset=offset)
             for place, store in enumerate(self.stores)
-            for key, (value, at) in self.changelogs[store.store].items()
+            for offset, (key, (value, at)) in enumerate(self.changelogs[store.store].items())
             if value is not None
         ]
-        assert not self._run(RestoredProcessStores(0, self.tasks, self.stores, times or {}), rows)
+        rows += [Row(**{**_row(each).asDict(), "value": _json(each), "offset": each.offset}) for each in tables]
+        assert not self._run(RestoredProcessStores(0, self.tasks, self.stores, times or {}, self.tables), rows)
 
     def values(self, store: str) -> dict[Any, Any]:
         """What a changelog has, as JSON, or as bytes where it is none."""
@@ -126,9 +134,13 @@ class StoresTask:
         return made
 
 
+def _json(record: Arrived) -> bytes | None:
+    return None if record.value is None else json.dumps(record.value).encode()
+
+
 def _row(record: Arrived) -> Row:
-    key = None if record.key is None else record.key.encode()
-    value = None if record.value is None else json.dumps(record.value).encode()
-    place = {"partition_time": None, "topic": "t", "partition": 0, "offset": record.offset, "order": []}
+    key, value = None if record.key is None else record.key.encode(), _json(record)
+    topic = None if record.is_update else "t"
+    place = {"partition_time": None, "topic": topic, "partition": 0, "offset": record.offset, "order": []}
     read = {"original_key": key, "value": value, "headers": headers_as_text(record.headers), "reason": None}
     return Row(partition=0, at=record.at, key=key, value=None, record={**place, **read}, of=record.of)

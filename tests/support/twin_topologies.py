@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from py4j.java_gateway import get_field
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import OF_RECORD, KeyValueStore, Processor, ProcessorContext, Record
@@ -208,7 +209,12 @@ class Gaps(Processor):
 
 
 class Copies(Processor):
-    """Forwards up to three copies of a record, with other keys and times. Of a null value one under another key."""
+    """Forwards up to three copies of a record, with other keys and times. Of a null value one under another key.
+
+    ``child``  the node that is given one more record
+    """
+
+    child = ""
 
     def init(self, context: ProcessorContext) -> None:
         self.context = context
@@ -221,6 +227,8 @@ class Copies(Processor):
             key = f"{record.value.s}-{copy}" if copy else None if record.value.s == "z" else OF_RECORD
             value = {"n": record.value.n + copy, "s": record.value.s}
             self.context.forward(value, key=key, timestamp=record.timestamp + timedelta(seconds=copy))
+        if record.value.s == "y" and self.child:
+            self.context.forward({"n": record.value.n, "s": "for one"}, child=self.child)
 
 
 class CopiesOfKey(Copies):
@@ -233,6 +241,26 @@ class CopiesOfKey(Copies):
         for copy in range((record.value.n or 0) % 4):
             value = {"n": record.value.n + copy, "s": record.value.s}
             self.context.forward(value, timestamp=record.timestamp + timedelta(seconds=copy))
+
+
+class Reads(Processor):
+    """Tells of each record what another operation has stored: of all keys, and of that of the record."""
+
+    store: str
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.table = context, context.get_state_store(self.store)
+
+    def process(self, record: Record) -> None:
+        stored = [told_of(key, vars(of.value), of.timestamp) for key, of in self.table.all()]
+        one = None if record.key is None else self.table.get(record.key)
+        own = "" if one is None else told_of(record.key, vars(one.value), one.timestamp)
+        self.context.forward({"n": self.table.approximate_num_entries(), "s": f"{own} of {' '.join(stored)}"})
+
+
+def told_of(key: Any, value: dict[str, Any], at: datetime) -> str:
+    numbers = {"n": value["count"]} if "count" in value else value
+    return f"{key}={numbers.get('n')},{numbers.get('s')}@{at.timestamp():.3f}"
 
 
 def ours(steps: Program, application_id: str, partitions: int) -> Pipeline:
@@ -317,8 +345,16 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.flat_map(odd_ones, schema=VALUE.schema, key="s")
         case "process", [stream]:
             return stream.process(Gaps, store=name, state=GAPS_STATE, schema=VALUE.schema, timer="due")
+        case "read_table", [stream, table]:
+            reads = type("Reading", (Reads,), {"store": table._store})
+            return stream.process(reads, stores={table._store: table}, schema=VALUE.schema)
         case "process_freely", [stream]:
             return stream.process(Copies, schema=VALUE.schema)
+        case "process_for_one", [stream]:
+            copies = type("CopiesForOne", (Copies,), {"child": f"{name}-child"})
+            made = stream.process(copies, schema=VALUE.schema, name=name)
+            made.filter_not("n > 1", name=f"{name}-child").to(f"{name}-one")
+            return made
         case "process_values", [stream]:
             return stream.process_values(CopiesOfKey, schema=VALUE.schema)
         case "merge", [stream, other]:
@@ -661,11 +697,36 @@ def _met_or_not(one: Any, other: Any) -> bytes | None:
     return written({"n": 10 * (left.get("n") or 0) + (right.get("n") or 0), "s": s})
 
 
+class _Reads:
+    """The same with the Processor API."""
+
+    def __init__(self, jvm: Any, store: str) -> None:
+        self._jvm, self._store = jvm, store
+
+    def init(self, context: Any) -> None:
+        self._context, self._table = context, context.getStateStore(self._store)
+
+    def process(self, record: Any) -> None:
+        entries, stored = self._table.all(), []
+        while entries.hasNext():
+            entry = entries.next()
+            stored.append(self._told(get_field(entry, "key"), get_field(entry, "value")))
+        entries.close()
+        one = None if record.key() is None else self._table.get(record.key())
+        own = "" if one is None else self._told(record.key(), one)
+        value = {"n": self._table.approximateNumEntries(), "s": f"{own} of {' '.join(stored)}"}
+        self._context.forward(record.withValue(written(value)))
+
+    def _told(self, key: Any, stored: Any) -> str:
+        value, at = stored.value(), datetime.fromtimestamp(stored.timestamp() / 1000, UTC)
+        return told_of(bytes(key).decode(), {"count": value} if isinstance(value, int) else read(value) or {}, at)
+
+
 class _Copies:
     """The same with the Processor API."""
 
-    def __init__(self, jvm: Any) -> None:
-        self._jvm = jvm
+    def __init__(self, jvm: Any, child: str = "") -> None:
+        self._jvm, self._child = jvm, child
 
     def init(self, context: Any) -> None:
         self._context = context
@@ -679,6 +740,9 @@ class _Copies:
             text = value.get("s")
             key = f"{text}-{copy}".encode() if copy else None if text == "z" else record.key()
             self.forward(record, key, written({**value, "n": value["n"] + copy}), at + 1000 * copy)
+        if value.get("s") == "y" and self._child:
+            fields = {"n": value.get("n"), "s": "for one"}
+            self._context.forward(record.withValue(written(fields)), self._child)
 
     def forward(self, record: Any, key: Any, value: bytes | None, at: int) -> None:
         self._context.forward(record.withKey(key).withValue(value).withTimestamp(at))
@@ -821,8 +885,20 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.flatMap(_flat_mapper(library, _odd_ones))
         case "process", [stream]:
             return processed(library, stream, name, lambda: _Gaps(library.jvm, name, 1))
+        case "read_table", [stream, table]:
+            store = table.queryableStoreName()
+            reads = (lambda: _Reads(library.jvm, store)), "Processor", stream.process
+            return processed_freely(library, *reads, stores=[store])
         case "process_freely", [stream]:
             return processed_freely(library, lambda: _Copies(library.jvm), "Processor", stream.process)
+        case "process_for_one", [stream]:
+            named = library.jvm.org.apache.kafka.streams.kstream.Named
+            freely = (lambda: _Copies(library.jvm, f"{name}-child")), "Processor"
+            made = processed_freely(library, *freely, stream.process, named=getattr(named, "as")(name))
+            large = _function("Predicate", "test", lambda key, value: (read(value) or {}).get("n", 0) > 1)
+            for_one = made.filterNot(large, getattr(named, "as")(f"{name}-child"))
+            for_one.to(f"{name}-one", library.option("Produced", "with", bytes_serde, bytes_serde))
+            return made
         case "process_values", [stream]:
             freely = (lambda: _CopiesOfKey(library.jvm)), "FixedKeyProcessor", stream.processValues
             return processed_freely(library, *freely)
@@ -1181,4 +1257,4 @@ def _aggregate(chosen: random.Random, add: Callable[..., int], stream: int, stre
 
 def is_ordered_by_time(steps: Program) -> bool:
     """Whether a stream meets another topic: what comes of it then depends on the order of times, here and there."""
-    return any(step.word in ("join", "left_join", "merge") for step in steps)
+    return any(step.word in ("join", "left_join", "merge", "read_table") for step in steps)

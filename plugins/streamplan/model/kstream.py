@@ -101,7 +101,7 @@ from streamplan.model.operations import (
     ToTable,
     final,
 )
-from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
+from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, KeyValueStore, Processor
 from streamplan.model.processor_stores import AnyStore, Refusal, declared_store, schedules_of
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
 from streamplan.model.windows import (
@@ -980,7 +980,7 @@ class KStream(_Declared[K, V]):
         *,
         store: str | None = None,
         state: str | None = None,
-        stores: Mapping[str, AnyStore] | None = None,
+        stores: Mapping[str, AnyStore | KTable] | None = None,
         schema: str | None = None,
         key_serde: KeySerde | None = None,
         timer: str | None = None,
@@ -1007,7 +1007,8 @@ class KStream(_Declared[K, V]):
             stores: In place of ``store`` and ``state``, by their names the stores of the class, each a
                 :class:`streamplan.KeyValueStore`, :class:`streamplan.WindowStore` or
                 :class:`streamplan.SessionStore`. Processors share a store of
-                the same name and declaration.
+                the same name and declaration. Or a table, whose store the class can read:
+                ``stores={"per-customer": counts}``.
             schema: The fields of the records that the class returns or forwards, in Spark's DDL. Without it the return
                 type of its methods ``process`` and ``on_timer`` tells them; see :meth:`map_values`. A field that only
                 one of them tells is null in the records of the other one. With ``stores``, a class without it forwards
@@ -1090,7 +1091,7 @@ class KStream(_Declared[K, V]):
         self,
         processor: type[Processor],
         *,
-        stores: Mapping[str, AnyStore] | None = None,
+        stores: Mapping[str, AnyStore | KTable] | None = None,
         schema: str | None = None,
         on_error: OnError = REJECT,
         deterministic: bool = True,
@@ -1148,14 +1149,21 @@ class KStream(_Declared[K, V]):
         of_method = replace(function, call=processor.process)
         made = self._made_by(of_method, calls.schema, word, each=True) if tells else {}
         known: dict[str, StateStore] = {}
+        tables: dict[str, KTable[Any, Any]] = {}
         for each, store in calls.stores.items():
+            if isinstance(store, KTable):
+                if self._can_read(each, store, word):
+                    tables[each] = store
+                continue
             declared = declared_store(each, store)
             if isinstance(declared, StateStore):
                 known[each] = declared
             else:
                 fault(*declared)
             self._graph.add_faults(mistakes_of({**vars(store)} if hasattr(store, "__dict__") else store))
-        schedules = schedules_of(processor, calls.stores) if len(known) == len(calls.stores) else ()
+        are_known = len(known) + len(tables) == len(calls.stores)
+        stores = {each: _as_store(store) for each, store in calls.stores.items()}
+        schedules = schedules_of(processor, stores) if are_known else ()
         if isinstance(schedules, Refusal):
             fault(*schedules)
             schedules = ()
@@ -1165,9 +1173,9 @@ class KStream(_Declared[K, V]):
         function = replace(function, call=with_typed_records(function.call))
         fields = tuple((made or {}).items())
         operation: ProcessWithStores | ProcessWithoutStores
-        if known:
+        if known or tables:
             with_stores = ProcessValuesWithStores if calls.keeps_key else ProcessWithStores
-            operation = with_stores(function, tuple(known), fields, keys.serde, schedules)
+            operation = with_stores(function, (*known, *tables), fields, keys.serde, schedules)
         else:
             without_stores = ProcessWithoutStores if tells else ProcessToAct
             operation = without_stores(function, fields, keys.serde, calls.keeps_key)
@@ -1183,6 +1191,25 @@ class KStream(_Declared[K, V]):
         if calls.keeps_key:
             return processed
         return replace(processed, _key=keys, _repartition_required=True, _repartition=[])
+
+    def _can_read(self, name: str, table: KTable[Any, Any], word: str) -> bool:
+        """Whether a class can read the store of a table under this name; otherwise there is a fault."""
+        table._materialize()
+        if table._graph is not self._graph:
+            self._graph.fault(f"{word}: the table {name!r} is of another topology", "Take a table of this one")
+        elif not table._store:
+            self._graph.fault(
+                f"{word}: the table {name!r} has no state store",
+                "Take the table that an operation with store='…' gives, or topology.table(…, store='…')",
+            )
+        elif table._store != name:
+            self._graph.fault(
+                f"{word}: the store of the table is {table._store!r}, and not {name!r}",
+                f"Write stores={{{table._store!r}: …}}",
+            )
+        else:
+            return True
+        return False
 
     def _state_of(self, state: str) -> dict[str, str] | None:
         """The fields of a store's values, with their types; None, and a fault, where they are not told."""
@@ -1788,7 +1815,7 @@ class _Calls:
     """
 
     processor: type[Processor]
-    stores: Mapping[str, AnyStore]
+    stores: Mapping[str, AnyStore | KTable]
     schema: str | None
     key_serde: KeySerde | None
     on_error: OnError
@@ -1800,6 +1827,11 @@ class _Calls:
     def word(self) -> str:
         """The operation of the declaration."""
         return "process_values" if self.keeps_key else "process"
+
+
+def _as_store(store: AnyStore | KTable[Any, Any]) -> AnyStore:
+    """What a class is given when it is declared. It does nothing."""
+    return KeyValueStore(store._key.serde, Json("value string")) if isinstance(store, KTable) else store
 
 
 @dataclass(frozen=True)

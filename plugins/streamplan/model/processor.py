@@ -71,6 +71,13 @@ class KeyValue(NamedTuple):
     value: Any
 
 
+class ValueAndTimestamp(NamedTuple):
+    """A value of a table and the time of its record (``org.apache.kafka.streams.state.ValueAndTimestamp``)."""
+
+    value: Any
+    timestamp: datetime
+
+
 class Windowed(NamedTuple):
     """A key of a window store (``org.apache.kafka.streams.kstream.Windowed``).
 
@@ -401,7 +408,10 @@ class ProcessorContext(ABC):
 
     @abstractmethod
     def get_state_store(self, name: str) -> Any:
-        """Return a store that the processor was declared with, one of the classes of stores."""
+        """Return a store that the processor was declared with, one of the classes of stores.
+
+        That of a table is a :class:`KeyValueStore` which can only be read. Its values are :class:`ValueAndTimestamp`.
+        """
 
     @abstractmethod
     def current_stream_time(self) -> datetime | None:
@@ -436,6 +446,7 @@ class ProcessorContext(ABC):
         key: Any = OF_RECORD,
         timestamp: datetime | None = None,
         headers: Iterable[tuple[str, str | bytes | None]] | None = None,
+        child: str | None = None,
     ) -> None:
         """Pass a record on. Without other arguments it has key, timestamp and headers of the record that is processed.
 
@@ -444,10 +455,12 @@ class ProcessorContext(ABC):
             key: Its key. In a punctuator it is null where it is not told.
             timestamp: Its timestamp, with a time zone. In a punctuator it is by default the time of the call.
             headers: Names and values. In a punctuator there are none by default.
+            child: The name of the only operation behind the processor that takes the record, which it has by
+                ``name=``. None for all.
 
         Raises:
             TypeError: A field has another type than the schema has, or there is no such field.
-            ValueError: The serde of the keys cannot write the key.
+            ValueError: The serde of the keys cannot write the key, or there is no such child.
         """
 
 

@@ -188,6 +188,7 @@ class _DeclaredContext(ProcessorContext):
         key: Any = OF_RECORD,
         timestamp: datetime | None = None,
         headers: Iterable[tuple[str, str | bytes | None]] | None = None,
+        child: str | None = None,
     ) -> None:
         raise _NotInInit("there is no record to forward in init", "Forward in process, or in a punctuator")
 

@@ -292,6 +292,12 @@ class Subtopology:
             return node.operation.key_serde
         return self.key_serde_of(self.predecessors[name][0])
 
+    def children_of(self, node: Node) -> tuple[str, ...]:
+        """The names of the nodes that are given the records of a node, as the library has them."""
+        behind = (each for each in self.nodes if node.name in self.predecessors[each.name])
+        further = (each for each in behind if not (isinstance(each, Sink) and each.is_further))
+        return tuple(each.name for each in further if not isinstance(each, Processor) or each.is_of_library)
+
     def downstream_of(self, names: Iterable[str]) -> set[str]:
         """The names of the nodes that records reach after one of ``names``."""
         origins, reached = set(names), set[str]()

@@ -119,6 +119,54 @@ def test_stores_punctuators_and_failures_over_several_micro_batches(tried: Tried
     assert all("is not judged" in row.subject for row in rows)
 
 
+class Reads(Processor):
+    """Tells what the table and the count have, and how often it was called."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.names, self.counts = context.get_state_store("names"), context.get_state_store("counts")
+        self.calls = context.get_state_store("calls")
+
+    def process(self, record: Record) -> None:
+        self.calls.put("calls", 1 + (self.calls.get("calls") or 0))
+        names = [f"{key}={of.value.shop}@{second(of.timestamp)}" for key, of in self.names.all()]
+        counts = [f"{key}={of.value.count}@{second(of.timestamp)}" for key, of in self.counts.all()]
+        text = f"{self.calls.get('calls')}: {' '.join(names)}, {' '.join(counts)}"
+        self.context.forward({"text": text})
+
+
+def second(moment: datetime) -> int:
+    return round(moment.timestamp() - EPOCH / 1000)
+
+
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_the_stores_of_a_table_and_of_a_count_are_read(tried: Tried) -> None:
+    tried.partition_counts = dict.fromkeys((tried.named("names"), tried.named("sales"), tried.named("out")), 1)
+    names = tried.topology.table(tried.named("names"), value=SALE, store="names")
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    counts = sales.group_by_key().count(store="counts")
+    stores = {"names": names, "counts": counts, "calls": KeyValueStore(String(), Long())}
+    sales.process(Reads, stores=stores, schema="text string").to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("names", [("a", sale("x", 1), 0), ("b", sale("y", 1), 1), ("a", sale("z", 1), 2)])
+    tried.produce("sales", [("k", sale("-", 1), 3)])
+    tried.drain()
+    tried.produce("names", [("b", None, 4)])
+    tried.produce("sales", [("l", sale("-", 1), 5), ("k", sale("-", 1), 6)])
+    tried.drain()
+    tried.run_last_again(0)
+    tried.produce("sales", [("l", sale("-", 1), 8)])
+    tried.drain()
+    texts = [json.loads(message.value())["text"] for message in tried.read(tried.named("out"))]
+    assert texts == [
+        "1: a=z@2 b=y@1, k=1@3",
+        "2: a=z@2, k=2@6 l=1@5",
+        "3: a=z@2, k=2@6 l=1@5",
+        "4: a=z@2, k=2@6 l=2@8",
+    ]
+    assert tried.dead_letters() == []
+
+
 class Clock(Processor):
     """Counts the calls of its punctuator."""
 

@@ -372,8 +372,8 @@ COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s
         "stream a; python_filter; python_map_values; to mapped; @0 python_map; to keyed; @0 python_flat_map; "
         "group_by_key; greatest",
         COGROUPED % "",
-        "stream a; process_freely; to copies; @0 process_values; to values; @2 group_by_key; count; to_stream; counts; "
-        "to counts; @1 group_by_key; count",
+        "stream a; process_freely; to copies; @0 process_values; to values; @3 group_by_key; count; to_stream; counts; "
+        "to counts; @1 group_by_key; count; @0 process_for_one; to all",
         "stream a; filter_not; flat_map_values; to values; @0 python_filter_not; python_flat_map_values; group_by_key; "
         "count; @0 split; branch_1; to one; @8 branch_2; to two; @8 branch_x; to three; @8 branch_0; select_key; "
         "group_by_key; count; @0 split_loosely; branch_2; to large",
@@ -542,6 +542,21 @@ CHAINS = {
     "merge 1; group_by_key; aggregate; to_stream; to totals; @6 process; to made",
 }
 """Several states in one sub-topology."""
+
+READS = {
+    "a table": "table t; stream a; read_table 0; to read",
+    "a count": "stream a; group_by_key; count; to_stream; counts; to counts; @0 read_table 2; to read",
+    "an aggregate whose updates are processed": "stream a; group_by_key; aggregate; to_stream; read_table 2; to read",
+    "a table and a count": "table t; stream a; group_by_key; count; @1 read_table 0; to rows; @1 read_table 3; to read",
+}
+"""Processors that read the store of another operation."""
+
+
+@pytest.mark.parametrize("text", READS.values(), ids=READS)
+def test_a_processor_reads_what_another_operation_has_stored(spark: SparkSession, jvm: Any, text: str) -> None:
+    steps = program(text)
+    assert compare(spark, jvm, steps, random_records(3, steps, 12)) > 0
+
 
 MERGES = {
     "a class": "stream a; process; merge 0; to merged; @0 filter; @1 merge 4; to others",

@@ -124,7 +124,7 @@ orders.process("Detector", store="seen", state="n bigint")
 → 1: process: 'Detector' is no class of processors. Write Detector without quotes, for it is the class that is given
 
 orders.process(Detector, stores={"seen": "n bigint"})
-→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore, a WindowStore or a SessionStore. For example KeyValueStore(String(), Long())
+→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore, a WindowStore, a SessionStore or a KTable. For example KeyValueStore(String(), Long())
 
 orders.process(Forgetful, stores={"seen": KeyValueStore(String())}, schema="n bigint")
 → 1: KeyValueStore: the argument value_serde is missing. For example KeyValueStore(String(), Long())

@@ -9,7 +9,7 @@ import pytest
 from streamplan.checks.framework.application import application_of
 from streamplan.model.acls import Role, required_acls
 from streamplan.model.column_lineage import Column, column_lineage
-from streamplan.model.kstream import KStream
+from streamplan.model.kstream import KStream, KTable
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import (
     STREAM_TIME,
@@ -21,6 +21,7 @@ from streamplan.model.processor import (
     WindowStore,
 )
 from streamplan.model.stages import stage_of, stages_of
+from streamplan.model.stages.chain import StageChain
 from streamplan.model.topology import Topology
 from streamplan.model.windows import OnWindowClose, TimeWindows
 from streamplan.observability.diagram import diagram_of
@@ -204,3 +205,89 @@ def test_nothing_that_such_a_processor_makes_is_judged(topology: Topology, order
     pipeline_of(topology)
     (subtopology,) = topology.subtopologies
     assert "is not judged" in stage_of(subtopology).depends_on_arrival(subtopology.nodes)
+
+
+def users_of(topology: Topology) -> KTable:
+    return topology.table("users", value=Json("name string"), store="users")
+
+
+class Reader(Processor):
+    def init(self, context: ProcessorContext) -> None:
+        self.users = context.get_state_store("users")
+
+    def process(self, record: Record) -> None: ...
+
+
+def test_a_processor_that_reads_a_table_is_in_its_sub_topology(topology: Topology, orders: KStream) -> None:
+    orders.process(Reader, stores={"users": users_of(topology), "seen": SEEN}, schema="n bigint").to("out")
+    pipeline_of(topology)
+    (subtopology,) = topology.subtopologies
+    (stage,) = stages_of(subtopology)
+    assert {*stage.stores} == {"users", "seen"}
+    assert [node.store for node in stage.read_nodes] == ["users"]
+    assert stage.identity == {"read by KSTREAM-PROCESSOR-0000000003": "users"}
+    described = topology.describe()
+    assert "Processor: KSTREAM-PROCESSOR-0000000003 (stores: [seen, users])\n" in described
+    assert "Processor: KTABLE-SOURCE-0000000002 (stores: [users])\n" in described
+
+
+def test_a_processor_that_reads_an_aggregate_is_given_its_results(topology: Topology, orders: KStream) -> None:
+    counts = orders.group_by_key().count(store="users")
+    orders.process(Reader, stores={"users": counts}, schema="n bigint").to("out")
+    pipeline_of(topology)
+    chain = stage_of(topology.subtopologies[0])
+    assert isinstance(chain, StageChain)
+    counting, reading = chain.parts
+    assert chain.before(reading) == (counting,)
+    assert "users" not in {node.store for node in reading.nodes}
+
+
+def test_processors_that_read_a_table_may_stand_behind_each_other(topology: Topology, orders: KStream) -> None:
+    users = users_of(topology)
+    first = orders.process(Reader, stores={"users": users, "seen": SEEN}, schema="n bigint")
+    first.process(Reader, stores={"users": users}, schema="n bigint").to("out")
+    pipeline_of(topology)
+    stages = stages_of(topology.subtopologies[0])
+    assert [{*stage.stores} for stage in stages] == [{"seen", "users"}, {"users"}]
+
+
+def test_a_changed_store_that_is_read_is_judged(topology: Topology, orders: KStream) -> None:
+    counts = orders.group_by_key().count(store="users")
+    orders.process(Reader, stores={"users": counts}, schema="n bigint").to("out")
+    assert application_of(pipeline_of(topology)).unjudged == {}
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "told"),
+    [
+        (lambda grouped: grouped.aggregate({"n": "avg(amount)"}, store="users"), "the store 'users' of KSTREAM-AGG"),
+        (lambda grouped: grouped.reduce(store="users"), "the store 'users' of KSTREAM-REDUCE-"),
+        (
+            lambda grouped: grouped.windowed_by(TimeWindows("1 minute")).count(store="users"),
+            ", which has windows, is read by a processor",
+        ),
+    ],
+)
+def test_a_store_that_holds_more_than_results_is_not_read(
+    topology: Topology, orders: KStream, aggregate: Any, told: str
+) -> None:
+    orders.process(Reader, stores={"users": aggregate(orders.group_by_key())}, schema="n bigint").to("out")
+    with pytest.raises(Exception, match=told):
+        pipeline_of(topology)
+
+
+def test_the_name_of_a_store_that_is_read_is_that_of_the_table(topology: Topology, orders: KStream) -> None:
+    class Wrong(Reader):
+        def init(self, context: ProcessorContext) -> None:
+            self.users = context.get_state_store("customers")
+
+    orders.process(Wrong, stores={"customers": users_of(topology)})
+    (fault,) = topology.faults
+    assert fault.message == "process: the store of the table is 'users', and not 'customers'"
+    assert fault.hint == "Write stores={'users': …}"
+
+
+def test_a_table_without_a_store_is_not_read(topology: Topology, orders: KStream) -> None:
+    kept = users_of(topology).filter("name is not null")
+    orders.process(Reader, stores={"users": kept})
+    assert any("the table 'users' has no state store" in fault.message for fault in topology.faults)

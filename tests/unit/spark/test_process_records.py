@@ -48,6 +48,7 @@ class Made(NamedTuple):
     headers: list[Any]
     place: int
     offset: int
+    child: str | None = None
 
 
 class Copies(Processor):
@@ -83,6 +84,11 @@ class Copies(Processor):
                 self.context.current_stream_time()
             case "store":
                 self.context.get_state_store("seen")
+            case "child":
+                forward({"text": "large"}, child="large")
+                yield {"text": "all"}
+            case "no child":
+                forward({"text": ""}, child="lage")
             case "record":
                 yield {"text": f"{record.topic} {record.partition} {record.offset} {record.key} {record.timestamp}"}
 
@@ -114,7 +120,11 @@ def run(
         "_has_value": pa.array([each.text is not None for each in given], pa.bool_()),
     }
     batch = pa.RecordBatch.from_pydict(columns)
-    rows = [row for made in processed_batches(operation, STRING, 3)(iter([batch])) for row in made.to_pylist()]
+    rows = [
+        row
+        for made in processed_batches(operation, STRING, 3, ("large", "out"))(iter([batch]))
+        for row in made.to_pylist()
+    ]
     reasons = {row["record"]["offset"]: row["record"]["reason"] for row in rows if row["record"]["reason"]}
     made = [
         Made(
@@ -124,6 +134,7 @@ def run(
             headers_from_text(row["_headers"]),
             row["_position"],
             row["record"]["offset"],
+            row["_child"],
         )
         for row in rows
         if not row["record"]["reason"]
@@ -224,3 +235,10 @@ def test_keys_are_written_by_the_serde_of_the_declaration() -> None:
 def test_a_class_without_a_schema_forwards_not_even_a_null_value() -> None:
     _, reasons = run(Given(None), kind=ProcessToAct)
     assert "the declaration of the processor has no schema of what it forwards" in reasons[0]
+
+
+def test_a_record_may_be_for_one_child_alone() -> None:
+    made, reasons = run(Given("child"), Given("no child"))
+    assert [(each.text, each.child) for each in made] == [("large", "large"), ("all", None)]
+    expected = "the processor has no child 'lage'; its children are 'large', 'out'. Did you mean 'large'?"
+    assert expected in reasons[1]

@@ -155,7 +155,7 @@ class StageChain(Stage):
 
     def before(self, part: Stage) -> tuple[Stage, ...]:
         """Return the parts of whose results a part is given records, in their order."""
-        names = {node.name for node in self.subtopology.upstream_of(part.takers)}
+        names = {node.name for node in (*self.subtopology.upstream_of(part.takers), *part.read_nodes)}
         return tuple(
             other
             for other in self.parts

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import LEAVES_OUT, ProcessWithStores, StateStore
+from streamplan.model.operations import LEAVES_OUT, Aggregate, Count, ProcessWithStores, StateStore, TableSource
 from streamplan.model.processor_topology import Node, Processor, Subtopology
 from streamplan.model.stages.stage import Restore, Stage, any_of
 
@@ -25,12 +25,12 @@ class ProcessStoresStage(Stage):
 
     @property
     def parts(self) -> Sequence[ProcessStoresStage]:
-        """The processors that share stores, each group as a stage of its own."""
+        """The processors that share stores of their own, each group as a stage of its own."""
+        read = {node.store for node in self.read_nodes}
+        own = {node.name: {*node.connected_stores} - read for node in self.nodes}
         groups: list[list[Processor]] = []
         for node in self.nodes:
-            sharing = [
-                group for group in groups if any({*node.connected_stores} & {*of.connected_stores} for of in group)
-            ]
+            sharing = [group for group in groups if any(own[node.name] & own[of.name] for of in group)]
             groups = [group for group in groups if group not in sharing]
             groups.append([*(each for group in sharing for each in group), node])
         return [replace(self, nodes=tuple(group)) for group in groups]
@@ -48,9 +48,25 @@ class ProcessStoresStage(Stage):
         return tuple(sorted(found, key=lambda node: str(node.store)))
 
     @property
+    def read_nodes(self) -> tuple[Processor, ...]:
+        """See :attr:`Stage.read_nodes`. They are in the order of the names of their stores."""
+        names = {store for node in self.nodes for store in node.connected_stores}
+        writers = (node for node in self.subtopology.processors if node.writes_store and node.store in names)
+        others = (node for node in writers if not isinstance(node.operation, StateStore))
+        return tuple(sorted(others, key=lambda node: str(node.store)))
+
+    @property
     def stores(self) -> Mapping[str, Restore]:
         """See :attr:`Stage.stores`. A window store that keeps duplicates writes each value under a key of its own."""
-        return {str(node.store): Restore.LAST_OF_KEY for node in self.store_nodes}
+        return {str(node.store): Restore.LAST_OF_KEY for node in (*self.store_nodes, *self.read_nodes)}
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """See :attr:`Stage.identity`. The state holds what other operations have stored, too."""
+        if not self.read_nodes:
+            return {}
+        read = ", ".join(str(node.store) for node in self.read_nodes)
+        return {f"read by {', '.join(node.name for node in self.nodes)}": read}
 
     @property
     def reads_all_times(self) -> bool:
@@ -86,6 +102,15 @@ class ProcessStoresStage(Stage):
                 "by the wall clock when it is idle",
                 "Put repartition() before one of them",
             )
+        for node in self.read_nodes:
+            if not _can_be_read(node):
+                yield Diagnostic(
+                    self.nodes[0].location,
+                    f"the store {node.store!r} of {_named(node)} is read by a processor",
+                    "The store can be read of a table of a topic, of count(), and of aggregate() with "
+                    f"{', '.join(_STORED_AS_PASSED)}, without windows. Put the updates of another one into a store of "
+                    "the class: to_stream().process(…)",
+                )
         for node in self.nodes:
             before = {each.name for each in self.subtopology.upstream_of([node])}
             if sharing := [other.name for other in self.nodes if other.name in before]:
@@ -97,3 +122,23 @@ class ProcessStoresStage(Stage):
 
     def _operation_of(self, node: Processor) -> str:
         return "process"
+
+
+_STORED_AS_PASSED = ("sum", "count", "count_if", "min", "max", "bool_and", "bool_or")
+"""The aggregates of which the changelog has the result, and nothing else."""
+
+
+def _can_be_read(node: Processor) -> bool:
+    """Whether the values of a store are what its changelog has, so that a processor can read them after a restore."""
+    operation = node.operation
+    if type(operation) is Aggregate:
+        as_passed = all(column.function in _STORED_AS_PASSED for column in operation.columns)
+        return operation.window is None and as_passed
+    return isinstance(operation, TableSource) or (type(operation) is Count and operation.window is None)
+
+
+def _named(node: Processor) -> str:
+    """Return what the operation of a store is called in a declaration."""
+    if isinstance(node.operation, Count | Aggregate) and node.operation.window is not None:
+        return f"{node.name}, which has windows,"
+    return node.name

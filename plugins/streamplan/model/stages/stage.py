@@ -104,6 +104,11 @@ class Stage:
         return self.nodes
 
     @property
+    def read_nodes(self) -> tuple[Processor, ...]:
+        """The processors of other operations whose stores it reads."""
+        return ()
+
+    @property
     def results(self) -> tuple[Processor, ...]:
         """The processors behind which no other state can stand."""
         return self.nodes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from streamplan.kafka_types import Header
@@ -27,12 +28,14 @@ class Forwarded(NamedTuple):
         value: Its fields, in the form that the operator takes.
         at: Its timestamp in ms.
         headers: As text.
+        child: The node that takes it; None for all.
     """
 
     key: bytes | None
     value: dict[str, Any] | None
     at: int
     headers: str | None
+    child: str | None
 
 
 class Current(NamedTuple):
@@ -48,10 +51,11 @@ class ForwardingContext(ProcessorContext):
 
     Args:
         operation: What the class is declared with.
+        children: The names of the nodes behind it.
     """
 
-    def __init__(self, operation: ProcessWithStores | ProcessWithoutStores) -> None:
-        self._operation = operation
+    def __init__(self, operation: ProcessWithStores | ProcessWithoutStores, children: Sequence[str]) -> None:
+        self._operation, self._children = operation, children
         self._made_type = struct_type(dict(operation.fields))
         self.current: Current | None = None
         self.forwarded: list[Forwarded] = []
@@ -63,6 +67,7 @@ class ForwardingContext(ProcessorContext):
         key: Any = OF_RECORD,
         timestamp: datetime | None = None,
         headers: Iterable[tuple[str, str | bytes | None]] | None = None,
+        child: str | None = None,
     ) -> None:
         """See :meth:`ProcessorContext.forward`."""
         if self.current is None:
@@ -73,13 +78,15 @@ class ForwardingContext(ProcessorContext):
             raise TypeError(
                 "forward: process_values keeps the key of the record; with process(…) it can be another one"
             )
+        if child is not None and child not in self._children:
+            raise ValueError(f"forward: {no_child(child, self._children)}")
         to = self.current.key if key is OF_RECORD else key
         raw = None if to is None else self._operation.key_serde.write_key(to)
         at = self.current.at if timestamp is None else as_milliseconds(timestamp)
         if (fault := timestamp_fault(at)) is not None:
             raise ValueError(f"forward: {fault}")
         text = self.current.headers if headers is None else headers_as_text([*map(_header, headers)])
-        self.forwarded.append(Forwarded(raw, self._judged(value), at, text))
+        self.forwarded.append(Forwarded(raw, self._judged(value), at, text, child))
 
     def forward_each(self, results: Any) -> None:
         """Forward the values that a method has returned.
@@ -102,6 +109,14 @@ class ForwardingContext(ProcessorContext):
     def _made(self, value: dict[str, Any]) -> dict[str, Any]:
         """The fields of a value, as Arrow takes them, in the form that the operator takes."""
         return value
+
+
+def no_child(child: str, children: Sequence[str]) -> str:
+    """Return that a processor has no such child, and which ones it has."""
+    nearest = get_close_matches(child, children, 1)
+    meant = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    known = f"its children are {', '.join(map(repr, sorted(children)))}" if children else "nothing follows it"
+    return f"the processor has no child {child!r}; {known}.{meant} The name of a child is its name='…'"
 
 
 def _header(header: tuple[str, str | bytes | None]) -> Header:

@@ -151,7 +151,7 @@ class OperatorPlanner:
         for node in nodes:
             if node.name in self._frames or isinstance(node, Source):
                 continue
-            predecessors = [self.consume(name) for name in self.subtopology.predecessors[node.name]]
+            predecessors = [self._consume_for(node, name) for name in self.subtopology.predecessors[node.name]]
             frame: RecordFrame | None = None
             known = [predecessor for predecessor in predecessors if predecessor is not None]
             if len(known) == len(predecessors):
@@ -227,11 +227,16 @@ class OperatorPlanner:
         self._consumed.add(name)
         return frame if frame is None or first else frame.accepted()
 
+    def _consume_for(self, node: Node, name: str) -> RecordFrame | None:
+        """What a node is given of a node before it. A Python class may have forwarded it to another node alone."""
+        frame = self.consume(name)
+        return None if frame is None else frame.for_child(_child_name(node))
+
     def inputs_of(self, node: Processor) -> list[RecordFrame]:
         """Return the records of each node before a processor, which are planned or bound."""
         frames = []
         for predecessor in self.subtopology.predecessors[node.name]:
-            frame = self.consume(predecessor)
+            frame = self._consume_for(node, predecessor)
             assert frame is not None, f"{node.name} is planned on records that Spark refused"
             frames.append(frame)
         return frames
@@ -318,7 +323,7 @@ class OperatorPlanner:
             case ForEach() | PeekFunction() | ProcessToAct():
                 return self._act(node, frame)
             case ProcessWithoutStores() as process:
-                return process_records(frame, process, self.subtopology.id)
+                return process_records(frame, process, self.subtopology.id, self.subtopology.children_of(node))
             case Merge():
                 return self._merge(node, predecessors)
             case Peek(metrics=metrics):
@@ -484,6 +489,13 @@ class OperatorPlanner:
                     reason = f"{node.operation.key} is missing"
                 break
         return frame.rejecting(key_is_null, reason)
+
+
+def _child_name(node: Node) -> str:
+    """The name that the library has for a node. It has one sink for several topics."""
+    if isinstance(node, Sink) and node.is_further:
+        return node.name.removesuffix(f" to {node.topic}")
+    return node.name
 
 
 def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, Serde], raw: DataFrame) -> RecordFrame:

@@ -5,7 +5,7 @@ What a class forwards belongs to the record that was processed, and has a key, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -31,22 +31,32 @@ from streamplan.spark.planning.forwarding import Current, Forwarded, ForwardingC
 from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit, rejected_by
 from streamplan.spark.planning.keys import read_key
 from streamplan.spark.planning.python_functions import with_attributes
-from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.records import CHILD, RecordFrame
 from streamplan.spark.sources import HEADERS
 
-_KEY, _HAS_VALUE, _POSITION, _AT, _HEADERS = "_key", "_has_value", "_position", "_at", "_headers"
+_KEY, _HAS_VALUE, _POSITION, _AT, _HEADERS, _CHILD = "_key", "_has_value", "_position", "_at", "_headers", "_child"
 
-_PLACED = {_POSITION: pa.int32(), _KEY: pa.binary(), _HAS_VALUE: pa.bool_(), _AT: pa.int64(), _HEADERS: pa.string()}
-"""What stands beside the value and the record: the place of a forwarded record, its key, time and headers."""
+_PLACED = {
+    _POSITION: pa.int32(),
+    _KEY: pa.binary(),
+    _HAS_VALUE: pa.bool_(),
+    _AT: pa.int64(),
+    _HEADERS: pa.string(),
+    _CHILD: pa.string(),
+}
+"""What stands beside the value and the record: the place of a forwarded record, its key, time, headers and child."""
 
 
-def process_records(frame: RecordFrame, operation: ProcessWithoutStores, subtopology: int) -> RecordFrame:
+def process_records(
+    frame: RecordFrame, operation: ProcessWithoutStores, subtopology: int, children: Sequence[str] = ()
+) -> RecordFrame:
     """Call a class with each record.
 
     Args:
         frame: The records. The rejected ones pass unchanged.
         operation: What is done with them.
         subtopology: The number of the sub-topology.
+        children: The names of the nodes behind it.
 
     Returns:
         The records that the class forwards, and those that are rejected.
@@ -54,9 +64,11 @@ def process_records(frame: RecordFrame, operation: ProcessWithoutStores, subtopo
     frame = frame.with_fields
     record_type = declared_type(frame.data.schema["record"].dataType)
     columns = [f"`{name}` {of_field}" for name, of_field in operation.fields]
-    placed = f"{_POSITION} int, {_KEY} binary, {_HAS_VALUE} boolean, {_AT} bigint, {_HEADERS} {HEADERS}"
+    placed = (
+        f"{_POSITION} int, {_KEY} binary, {_HAS_VALUE} boolean, {_AT} bigint, {_HEADERS} {HEADERS}, {_CHILD} string"
+    )
     given = frame.data.withColumns({_KEY: frame.key, _HAS_VALUE: frame.has_value})
-    made = processed_batches(operation, frame.key_serde, subtopology)
+    made = processed_batches(operation, frame.key_serde, subtopology, children)
     data = map_in_arrow(given, made, ", ".join([*columns, f"record {record_type}", placed]))
 
     record, rejected = F.col("record"), F.col("record.reason").isNotNull()
@@ -67,6 +79,7 @@ def process_records(frame: RecordFrame, operation: ProcessWithoutStores, subtopo
         "timestamp": F.when(rejected, F.col("record.timestamp")).otherwise(F.timestamp_millis(_AT)),
         "headers": F.when(rejected, F.col("record.headers")).otherwise(F.col(_HEADERS)),
         "value": F.when(rejected, F.col("record.value")).otherwise(value),
+        CHILD: F.col(_CHILD),
     }
     for name, part in parts.items():
         record = record.withField(name, part)
@@ -79,13 +92,16 @@ def process_records(frame: RecordFrame, operation: ProcessWithoutStores, subtopo
     )
 
 
-def processed_batches(operation: ProcessWithoutStores, key_serde: KeySerde, subtopology: int) -> ArrowFunction:
+def processed_batches(
+    operation: ProcessWithoutStores, key_serde: KeySerde, subtopology: int, children: Sequence[str] = ()
+) -> ArrowFunction:
     """Return what makes of Arrow batches the records that a class forwards.
 
     Args:
         operation: What is done with the records.
         key_serde: Reads their keys.
         subtopology: The number of the sub-topology.
+        children: The names of the nodes behind it.
     """
     value_type = struct_type(dict(operation.fields))
 
@@ -101,12 +117,12 @@ def processed_batches(operation: ProcessWithoutStores, key_serde: KeySerde, subt
             rows: list[int] = []
             made: list[Forwarded] = []
             for row, value in enumerate(values):
-                forwarded = [Forwarded(None, None, 0, None)]
+                forwarded = [Forwarded(None, None, 0, None, None)]
                 if reasons[row] is None:
                     of = {name: records[row][name].as_py() for name in _OF_RECORD}
                     task = tasks.get(of["partition"])
                     if task is None:
-                        task = tasks[of["partition"]] = _Task(operation, f"{subtopology}_{of['partition']}")
+                        task = tasks[of["partition"]] = _Task(operation, children, f"{subtopology}_{of['partition']}")
                     try:
                         if row in faults:
                             raise Unfit(f"cannot be called: {faults[row]}")
@@ -153,6 +169,7 @@ def _made(
         [each.value is not None for each in made],
         [each.at for each in made],
         [each.headers for each in made],
+        [each.child for each in made],
     )
     arrays = [pa.array(column, of_type) for column, of_type in zip(placed, _PLACED.values(), strict=True)]
     names = [*value_type.names, "record", *_PLACED]
@@ -163,8 +180,8 @@ def _made(
 class _Task:
     """An object of the class, for the records that a Spark task has of a stream task."""
 
-    def __init__(self, operation: ProcessWithoutStores, task_id: str) -> None:
-        self._context = _Context(operation, task_id)
+    def __init__(self, operation: ProcessWithoutStores, children: Sequence[str], task_id: str) -> None:
+        self._context = _Context(operation, children, task_id)
         self._processor: Processor = operation.function.call()
         self._processor.init(self._context)
         self.called = self._processor.process
@@ -183,8 +200,8 @@ class _Task:
 class _Context(ForwardingContext):
     """The context of a class that keeps nothing."""
 
-    def __init__(self, operation: ProcessWithoutStores, task_id: str) -> None:
-        super().__init__(operation)
+    def __init__(self, operation: ProcessWithoutStores, children: Sequence[str], task_id: str) -> None:
+        super().__init__(operation, children)
         self._task_id = task_id
 
     @property

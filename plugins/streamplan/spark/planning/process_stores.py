@@ -7,7 +7,9 @@ forward belongs to the record that was processed, or that has moved the time on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
+from types import MappingProxyType
 from typing import cast
 
 from pyspark.sql import Column, DataFrame
@@ -15,12 +17,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from streamplan.model.functions import STOP
-from streamplan.model.operations import ProcessWithStores, SessionStateStore, StateStore
+from streamplan.model.operations import Count, ProcessWithStores, SessionStateStore, StateStore
 from streamplan.model.processor_topology import Processor
 from streamplan.serdes.field_types import parse_type
 from streamplan.spark.planning.aggregation import stored_record
 from streamplan.spark.planning.field_types import as_state, from_state, state_name
-from streamplan.spark.planning.keys import read_key
+from streamplan.spark.planning.keys import number_of, read_key
 from streamplan.spark.planning.process_stores_state import (
     RECORD,
     ProcessStoresState,
@@ -28,7 +30,8 @@ from streamplan.spark.planning.process_stores_state import (
     TaskProcessor,
     struct_of,
 )
-from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.records import CHILD, RecordFrame
+from streamplan.spark.planning.task_stores import TableStore
 
 _BEHIND_ALL = (1 << 31) - 1
 """A place behind all that is made of a record."""
@@ -41,6 +44,8 @@ def process_with_stores(
     records: Sequence[RecordFrame],
     read: Sequence[RecordFrame],
     ticks: DataFrame | None = None,
+    tables: Sequence[ReadUpdates] = (),
+    children: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> DataFrame:
     """Process the records of each stream task.
 
@@ -51,6 +56,8 @@ def process_with_stores(
         records: What each processor processes. None is rejected.
         read: All records that the stream task reads, where some of them come to no processor: for the stream time.
         ticks: A stream with rows for stream tasks that the wall clock may give a time; None where it gives none.
+        tables: The stores of other operations that the classes read.
+        children: By the name of a processor the names of the nodes behind it.
 
     Returns:
         A row for each record that a class forwards, with its value in ``fields<of>``, where ``of`` is the place of the
@@ -58,12 +65,13 @@ def process_with_stores(
         place among the rows of that one. A row with a ``reason`` is a dead letter. A row with ``store`` is a change of
         the store of this place, once for each key.
     """
-    tasks = _tasks(nodes, records)
+    tasks = _tasks(nodes, records, children)
     rows = reduce(DataFrame.unionByName, (_rows(place, frame) for place, frame in enumerate(records)))
     rows = reduce(DataFrame.unionByName, (_times(frame) for frame in read), rows)
+    rows = reduce(DataFrame.unionByName, (_changes(place, table) for place, table in enumerate(tables)), rows)
     if ticks is not None:
         rows = rows.unionByName(ticks, allowMissingColumns=True)
-    state = ProcessStoresState(subtopology, tasks, _operations(stores))
+    state = ProcessStoresState(subtopology, tasks, _operations(stores), [table.store for table in tables])
     return _transformed(rows, state, nodes)
 
 
@@ -74,6 +82,7 @@ def restore_stores(
     records: Sequence[RecordFrame],
     stored: Sequence[DataFrame],
     times: Mapping[int, int],
+    tables: Sequence[ReadUpdates] = (),
 ) -> DataFrame:
     """Read what changelogs have into the state that :func:`process_with_stores` goes on with.
 
@@ -84,16 +93,44 @@ def restore_stores(
         records: As for :func:`process_with_stores`; only what is known of them is used.
         stored: The last record of each key of each changelog, in the columns :data:`streamplan.spark.sources.RAW`.
         times: By partition the time in ms that the wall clock has given to a stream task.
+        tables: The stores of other operations that the classes read, and what they hold.
     """
-    rows = reduce(
-        DataFrame.unionByName,
-        (
-            each.select("partition", F.unix_millis("timestamp").alias("at"), "key", "value", F.lit(place).alias("of"))
-            for place, each in enumerate(stored)
-        ),
-    )
-    state = RestoredProcessStores(subtopology, _tasks(nodes, records), _operations(stores), times)
+    at = F.unix_millis("timestamp").alias("at")
+    own = [
+        each.select("partition", at, "key", "value", F.lit(place).alias("of"), "offset")
+        for place, each in enumerate(stored)
+    ]
+    value = F.coalesce("value", "record.value").alias("value")
+    others = [
+        _changes(place, table).select("partition", "at", "key", value, "of", "record.offset")
+        for place, table in enumerate(tables)
+    ]
+    rows = reduce(DataFrame.unionByName, [*own, *others])
+    read = [table.store for table in tables]
+    state = RestoredProcessStores(subtopology, _tasks(nodes, records), _operations(stores), times, read)
     return _transformed(rows, state, nodes)
+
+
+def restored_updates(node: Processor, updates: RecordFrame, stored: DataFrame) -> RecordFrame:
+    """Return what the changelog of an aggregate has as its updates.
+
+    Args:
+        node: The aggregate. Its changelog has its results alone.
+        updates: Its updates; only what is known of them is used.
+        stored: The last record of each key of the changelog, in the columns :data:`streamplan.spark.sources.RAW`.
+    """
+    value = F.col("value")
+    if isinstance(node.operation, Count):
+        value = F.when(value.isNotNull(), F.to_json(F.struct(number_of(value).alias("count"))).cast("binary"))
+    nothing = {"headers": "string", "reason": "string", "order": "array<int>", "partition_time": "bigint"}
+    record = F.struct(
+        *("topic", "partition", "offset", "timestamp"),
+        read_key(updates.key_serde, F.col("key")).alias("key"),
+        F.col("key").alias("original_key"),
+        value.alias("value"),
+        *(F.lit(None).cast(of_type).alias(name) for name, of_type in nothing.items()),
+    )
+    return replace(updates, data=stored.select(record.alias("record")), value_is_raw=True, serde=updates.schema)
 
 
 def stored_changes(batch: DataFrame, place: int, store: Processor) -> RecordFrame:
@@ -159,6 +196,7 @@ def forwarded_records(node: Processor, place: int, batch: DataFrame) -> RecordFr
         F.col("reason"),
         F.concat(F.col("record.order"), F.array(F.col("place"))).alias("order"),
         F.col("record.partition_time").alias("partition_time"),
+        F.col(CHILD),
     )
     return RecordFrame(
         rows.select(*fields, record.alias("record")),
@@ -168,13 +206,35 @@ def forwarded_records(node: Processor, place: int, batch: DataFrame) -> RecordFr
     )
 
 
+@dataclass(frozen=True)
+class ReadUpdates:
+    """The updates of the store of another operation, which classes read.
+
+    Attributes:
+        node: The operation.
+        updates: Its updates. None is rejected.
+    """
+
+    node: Processor
+    updates: RecordFrame
+
+    @property
+    def store(self) -> TableStore:
+        """The store as the classes read it."""
+        return TableStore(str(self.node.store), self.updates.key_serde, self.updates.schema)
+
+
 def _operations(stores: Sequence[Processor]) -> list[StateStore]:
     return [node.operation for node in stores if isinstance(node.operation, StateStore)]
 
 
-def _tasks(nodes: Sequence[Processor], records: Sequence[RecordFrame]) -> list[TaskProcessor]:
+def _tasks(
+    nodes: Sequence[Processor],
+    records: Sequence[RecordFrame],
+    children: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> list[TaskProcessor]:
     return [
-        TaskProcessor(node.name, node.operation, frame.schema, frame.key_serde)
+        TaskProcessor(node.name, node.operation, frame.schema, frame.key_serde, tuple(children.get(node.name, ())))
         for node, frame in zip(nodes, records, strict=True)
         if isinstance(node.operation, ProcessWithStores)
     ]
@@ -184,6 +244,11 @@ def _rows(place: int, records: RecordFrame) -> DataFrame:
     # A value that an operation has made stands beside the record, which keeps the value that was read.
     value = F.lit(None).cast("binary") if records.value_is_raw else records.value
     return _of_record(records, records.key, value, F.col("record.order"), F.lit(place))
+
+
+def _changes(place: int, table: ReadUpdates) -> DataFrame:
+    """The changes of the store of another operation."""
+    return _rows(-1 - place, table.updates)
 
 
 def _times(records: RecordFrame) -> DataFrame:
@@ -219,6 +284,7 @@ def _transformed(rows: DataFrame, state: ProcessStoresState, nodes: Sequence[Pro
             StructField("reason", StringType()),
             StructField("key", BinaryType()),
             StructField("headers", StringType()),
+            StructField("child", StringType()),
             *(
                 StructField(f"fields{place}", _made(rows, node.operation))
                 for place, node in enumerate(nodes)

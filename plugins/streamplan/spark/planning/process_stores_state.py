@@ -36,7 +36,7 @@ from streamplan.spark.planning.forwarding import Current, ForwardingContext
 from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit, rejected_by
 from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import sweep_is_due, task_order
-from streamplan.spark.planning.task_stores import BEFORE_ALL_TIME, TaskStore, bounds_of, start_of
+from streamplan.spark.planning.task_stores import BEFORE_ALL_TIME, ReadTable, TableStore, TaskStore, bounds_of, start_of
 from streamplan.spark.sink.writers import times_by_clock
 
 RECORD = ("topic", "partition", "offset", "headers", "original_key", "value", "reason", "order", "partition_time")
@@ -54,12 +54,14 @@ class TaskProcessor:
         operation: What is done with the records.
         serde: Reads their values.
         key_serde: Reads their keys.
+        children: The names of the nodes behind it.
     """
 
     name: str
     operation: ProcessWithStores
     serde: Serde
     key_serde: KeySerde
+    children: tuple[str, ...] = ()
 
     @cached_property
     def read_type(self) -> pa.StructType:
@@ -88,11 +90,11 @@ class _Context(ForwardingContext):
     Args:
         task: The class.
         task_id: The stream task.
-        stores: The stores of the stream task.
+        stores: The stores of the stream task, and those of other operations.
     """
 
-    def __init__(self, task: TaskProcessor, task_id: str, stores: Mapping[str, TaskStore]) -> None:
-        super().__init__(task.operation)
+    def __init__(self, task: TaskProcessor, task_id: str, stores: Mapping[str, TaskStore | ReadTable]) -> None:
+        super().__init__(task.operation, task.children)
         self._task, self._task_id = task, task_id
         self._stores = {name: stores[name].seen for name in task.operation.stores}
         self.punctuators: list[tuple[Schedule, Callable[[datetime], Any]]] = []
@@ -128,15 +130,24 @@ class ProcessStoresState(StatefulProcessor):
         subtopology: The number of the sub-topology.
         tasks: The classes. A row of a record has the place of its class in ``of``; one without only has a time.
         stores: What writes each store, in the order of the state's variables.
+        tables: The stores of other operations that the classes read. A row with a change of one has its place from the
+            end in ``of``: -1 for the first one.
     """
 
-    def __init__(self, subtopology: int, tasks: Sequence[TaskProcessor], stores: Sequence[StateStore]) -> None:
-        self._subtopology, self._tasks, self._operations = subtopology, tasks, stores
+    def __init__(
+        self,
+        subtopology: int,
+        tasks: Sequence[TaskProcessor],
+        stores: Sequence[StateStore],
+        tables: Sequence[TableStore] = (),
+    ) -> None:
+        self._subtopology, self._tasks, self._operations, self._tables = subtopology, tasks, stores, tables
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state variables."""
         key, value = (StructType([StructField(name, BinaryType())]) for name in ("key", "value"))
         self._states = [handle.getMapState(f"store{n}", key, value) for n in range(len(self._operations))]
+        self._read_states = [handle.getMapState(f"table{n}", key, value) for n in range(len(self._tables))]
         names = ("stream_time", "wall_clock", "began", "swept", *(f"observed{n}" for n in range(len(self._operations))))
         self._times = handle.getValueState("times", StructType([StructField(name, LongType()) for name in names]))
 
@@ -146,6 +157,7 @@ class ProcessStoresState(StatefulProcessor):
         times = times or (BEFORE_ALL_TIME,) * (4 + len(self._operations))
         self._stream_time, self._wall_clock, self._began, self._swept = times[:4]
         self._stores = [TaskStore(*each) for each in zip(self._operations, self._states, times[4:], strict=True)]
+        self._read = [ReadTable(*each) for each in zip(self._tables, self._read_states, strict=True)]
         yield from self._process_all(key[0], list(rows))
         newest = max((store.observed for store in self._stores), default=BEFORE_ALL_TIME)
         retention = min((each.retention_ms for each in self._operations if each.retention_ms is not None), default=None)
@@ -155,6 +167,8 @@ class ProcessStoresState(StatefulProcessor):
                 store.sweep()
         for place, store in enumerate(self._stores):
             yield from self._changes(key[0], place, store)
+        for table in self._read:
+            table.store()
         self._times.update(
             (self._stream_time, self._wall_clock, self._began, self._swept, *(each.observed for each in self._stores))
         )
@@ -179,14 +193,21 @@ class ProcessStoresState(StatefulProcessor):
     def _process_all(self, partition: int, rows: list[Row]) -> Iterator[Row]:
         self._open(f"{self._subtopology}_{partition}")
         # A tick has no record. It only lets the micro-batch reach this stream task.
-        rows = sorted((row for row in rows if row.record is not None), key=lambda row: task_order(row.record))
+        rows = sorted((row for row in rows if row.record is not None), key=_order)
+        # The updates of an aggregate are in its record cache, and so in its store, before any of them is passed.
+        for row in rows:
+            if _is_of_table(row) and row.record["topic"] is None:
+                self._take_over(row)
+        rows = [row for row in rows if not (_is_of_table(row) and row.record["topic"] is None)]
         # The library looks for punctuators that are due when the sub-topology has processed a record that was read.
         for _, of_one in groupby(rows, key=lambda row: task_order(row.record)[:-1]):
             of_record = list(of_one)
             before, self._stream_time = self._stream_time, max(self._stream_time, *(row.at for row in of_record))
             places = count()
             for row in of_record:
-                if row.of is not None:
+                if _is_of_table(row):
+                    self._take_over(row)
+                elif row.of is not None:
                     yield from self._process(row, places)
             yield from self._punctuate(before, self._stream_time, False, row.record, places)
         now = times_by_clock().get(partition)
@@ -196,8 +217,14 @@ class ProcessStoresState(StatefulProcessor):
             before, self._wall_clock = self._wall_clock, now
             yield from self._punctuate(before, now, True, {**_NO_RECORD, "partition": partition}, count())
 
+    def _take_over(self, row: Row) -> None:
+        """Take over a change of the store of another operation."""
+        value = row.record["value"] if row.value is None else row.value
+        self._read[-1 - row.of].put(bytes(row.key), None if value is None else bytes(value), row.at)
+
     def _open(self, task_id: str) -> None:
-        stores = {store.operation.store: store for store in self._stores}
+        stores: dict[str, TaskStore | ReadTable] = {store.operation.store: store for store in self._stores}
+        stores |= {table.name: read for table, read in zip(self._tables, self._read, strict=True)}
         self._contexts = [_Context(task, task_id, stores) for task in self._tasks]
         self._processors = [task.operation.function.call() for task in self._tasks]
         for context, processor in zip(self._contexts, self._processors, strict=True):
@@ -288,7 +315,19 @@ class ProcessStoresState(StatefulProcessor):
             store.keys.keep()
         for made in context.forwarded:
             fields = {} if made.value is None else {f"fields{of}": made.value}
-            yield Row(**common, at=made.at, place=next(places), key=made.key, headers=made.headers, **fields)
+            own = {"key": made.key, "headers": made.headers, "child": made.child}
+            yield Row(**common, at=made.at, place=next(places), **own, **fields)
+
+
+def _is_of_table(row: Row) -> bool:
+    """Whether a row is a change of the store of another operation."""
+    return row.of is not None and row.of < 0
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """What sorts rows: by their records, and the change of a table before what is made of its record."""
+    *of_record, place = task_order(row.record)
+    return (*of_record, not _is_of_table(row), place)
 
 
 class RestoredProcessStores(ProcessStoresState):
@@ -300,6 +339,7 @@ class RestoredProcessStores(ProcessStoresState):
         subtopology: As for :class:`ProcessStoresState`.
         tasks: As for :class:`ProcessStoresState`.
         stores: As for :class:`ProcessStoresState`.
+        tables: As for :class:`ProcessStoresState`.
         times: By partition the time in ms that the wall clock has given to a stream task.
     """
 
@@ -309,14 +349,18 @@ class RestoredProcessStores(ProcessStoresState):
         tasks: Sequence[TaskProcessor],
         stores: Sequence[StateStore],
         times: Mapping[int, int],
+        tables: Sequence[TableStore] = (),
     ) -> None:
-        super().__init__(subtopology, tasks, stores)
+        super().__init__(subtopology, tasks, stores, tables)
         self._restored = times
 
     def _process_all(self, partition: int, rows: list[Row]) -> Iterator[Row]:
-        for row in rows:
-            store, key = self._stores[row.of], bytes(row.key)
+        for row in sorted(rows, key=lambda row: row.offset or 0):
             self._stream_time = max(self._stream_time, row.at)
+            if _is_of_table(row):
+                self._read[-1 - row.of].put(bytes(row.key), None if row.value is None else bytes(row.value), row.at)
+                continue
+            store, key = self._stores[row.of], bytes(row.key)
             if store.operation.retention_ms is not None:
                 store.observed = max(store.observed, store.time_of(key))
             store.keys.put(key, bytes(row.value), row.at)

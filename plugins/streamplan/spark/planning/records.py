@@ -14,6 +14,7 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 ``written``    the value in bytes where it was made and is about to be written
 ``original_value``  behind an operation of a table that may have deleted the value: what ``value`` was before
 ``order``      the place of a record among those that flat_map made of one
+``child``      of a record that a Python class has forwarded, the only node that takes it; null for all
 ``partition_time``  where several topics are read, the newest timestamp (ms) in the micro-batch of its partition so far;
                by it their records are put in order. That of an update that was merged with records is behind all
 """
@@ -52,6 +53,9 @@ from streamplan.spark.timestamps import timestamp_faults
 
 BEHIND_ALL_TIME = (1 << 63) - 1
 """A partition time that is behind all others."""
+
+
+CHILD = "child"
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,14 @@ class RecordFrame:
         """
         passes = self.has_value if self.no_rejects else F.col("record.reason").isNotNull() | self.has_value
         return replace(self, data=self.data.where(passes))
+
+    def for_child(self, name: str) -> RecordFrame:
+        """Leave out the records that a Python class has forwarded to another node than this one."""
+        if not record_has(self.data, CHILD):
+            return self
+        child = F.col(f"record.{CHILD}")
+        taken = replace(self, data=self.data.where(child.isNull() | (child == F.lit(name))))
+        return taken.with_record(F.col("record").dropFields(CHILD))
 
     def rejected(self) -> DataFrame:
         """Only the rejected records."""

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
 from streamplan.model.operations import SessionStateStore, StateStore
-from streamplan.model.processor import KeyValue, KeyValueStore, SessionStore, Windowed, WindowStore
+from streamplan.model.processor import KeyValue, KeyValueStore, SessionStore, ValueAndTimestamp, Windowed, WindowStore
 from streamplan.model.windows import (
     SEQUENCE_NUMBER_BYTES,
     STORED_SESSION_BYTES,
@@ -256,6 +256,46 @@ class TaskStore:
                 self.keys.drop(key)
 
 
+_TIME_BYTES = 8
+
+
+@dataclass(frozen=True)
+class TableStore:
+    """The store of another operation, as a class can read it.
+
+    Attributes:
+        name: Of the store.
+        key_serde: The serde of its keys.
+        serde: Reads its values.
+    """
+
+    name: str
+    key_serde: KeySerde
+    serde: Serde
+
+
+class ReadTable:
+    """The values that another operation has stored in a stream task. In the state, 8 bytes with the time begin each.
+
+    Args:
+        store: The store.
+        state: Spark's map state.
+    """
+
+    def __init__(self, store: TableStore, state: Any) -> None:
+        self._keys = TaskKeys(state)
+        self.seen = _Table(store, self._keys)
+
+    def put(self, key: bytes, value: bytes | None, at: int) -> None:
+        """Take over what the operation has stored. None deletes the key."""
+        self._keys.put(key, None if value is None else at.to_bytes(_TIME_BYTES, "big", signed=True) + value, at)
+        self._keys.keep()
+
+    def store(self) -> None:
+        """Put the changes into the state. The operation has written the changelog."""
+        list(self._keys.store())
+
+
 def start_of(key: bytes) -> int:
     """Return when a window begins, in ms, of its key in bytes."""
     return int.from_bytes(key[-STORED_WINDOW_BYTES:-SEQUENCE_NUMBER_BYTES], "big", signed=True)
@@ -268,28 +308,14 @@ def bounds_of(key: bytes) -> tuple[int, int]:
     return stored.start_ms, stored.end_ms
 
 
-class _KeyValues(KeyValueStore[Any, Any]):
-    """A key-value store as a class sees it."""
+class _Entries(KeyValueStore[Any, Any]):
+    """What can be read of keys and values."""
 
-    def __init__(self, store: TaskStore) -> None:
-        self._store, self._keys, self._codec = store, store.keys, store.codec
+    def __init__(self, keys: TaskKeys, codec: Codec) -> None:
+        self._keys, self._codec = keys, codec
 
     def get(self, key: Any) -> Any:  # type: ignore[override]  # a store of all keys is asked for one
-        return self._codec.seen(self._keys.get(self._codec.key(key)))
-
-    def put(self, key: Any, value: Any) -> None:  # type: ignore[override]
-        self._store.put(self._codec.key(key), None if value is None else self._codec.value(value))
-
-    def put_if_absent(self, key: Any, value: Any) -> Any:
-        before = self.get(key)
-        if before is None:
-            self.put(key, value)
-        return before
-
-    def delete(self, key: Any) -> Any:  # type: ignore[override]
-        before = self.get(key)
-        self.put(key, None)
-        return before
+        return self._seen(self._keys.get(self._codec.key(key)))
 
     def range(self, first: Any = None, last: Any = None) -> Iterator[KeyValue]:
         return self._entries(self._between(first, last))
@@ -318,7 +344,61 @@ class _KeyValues(KeyValueStore[Any, Any]):
     def _entries(self, keys: list[bytes]) -> Iterator[KeyValue]:
         """The entries as they are now: an iterator of RocksDB sees no later change."""
         values = [(key, self._keys.get(key)) for key in keys]
-        return (KeyValue(self._codec.seen_key(key), self._codec.seen(value)) for key, value in values)
+        return (KeyValue(self._codec.seen_key(key), self._seen(value)) for key, value in values)
+
+    def _seen(self, value: bytes | None) -> Any:
+        return self._codec.seen(value)
+
+
+class _KeyValues(_Entries):
+    """A key-value store as a class sees it."""
+
+    def __init__(self, store: TaskStore) -> None:
+        super().__init__(store.keys, store.codec)
+        self._store = store
+
+    def put(self, key: Any, value: Any) -> None:  # type: ignore[override]
+        self._store.put(self._codec.key(key), None if value is None else self._codec.value(value))
+
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        before = self.get(key)
+        if before is None:
+            self.put(key, value)
+        return before
+
+    def delete(self, key: Any) -> Any:  # type: ignore[override]
+        before = self.get(key)
+        self.put(key, None)
+        return before
+
+
+class _Table(_Entries):
+    """The store of another operation as a class sees it."""
+
+    def __init__(self, store: TableStore, keys: TaskKeys) -> None:
+        super().__init__(keys, Codec(store.key_serde, store.serde))
+        self._name = store.name
+
+    def put(self, *key_and_value: Any) -> NoReturn:
+        self._refuse()
+
+    def put_if_absent(self, key: Any, value: Any) -> NoReturn:
+        self._refuse()
+
+    def delete(self, *key: Any) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise RuntimeError(
+            f"the store {self._name!r} can only be read: its operation would not know of the change. "
+            "Declare a store of the class: stores={'seen': KeyValueStore(…)}"
+        )
+
+    def _seen(self, value: bytes | None) -> ValueAndTimestamp | None:
+        if value is None:
+            return None
+        at = as_datetime(int.from_bytes(value[:_TIME_BYTES], "big", signed=True))
+        return ValueAndTimestamp(self._codec.seen(value[_TIME_BYTES:]), at)
 
 
 class _Windows(WindowStore[Any, Any]):

@@ -8,14 +8,17 @@ from typing import ClassVar
 
 from pyspark.sql import DataFrame
 
+from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import Processor
 from streamplan.model.stages.process_stores import ProcessStoresStage
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.process_stores import (
+    ReadUpdates,
     forwarded_records,
     process_with_stores,
     restore_stores,
+    restored_updates,
     stored_changes,
 )
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
@@ -28,14 +31,17 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
     most_recounted: ClassVar[int | None] = 0  # The classes are not called again.
 
     def inputs(self, planner: OperatorPlanner) -> list[RecordFrame]:
-        """See :meth:`StagePlan.inputs`. The records of each processor, and behind them all that the task reads.
+        """See :meth:`StagePlan.inputs`. The records of each processor; what other operations store; and all records.
 
-        These are for the stream time, where some of them come to no processor.
+        All that the task reads are for the stream time, where some of them come to no processor.
         """
         planner.plan_before(self.stage.nodes)
         records = [_processable(planner, planner.inputs_of(node)[0]) for node in self.stage.nodes]
+        for node in self.stage.read_nodes:
+            planner.plan([*self.stage.subtopology.upstream_of([node]), node])
+        stored = [planner.frame_of(node.name).accepted().with_fields for node in self.stage.read_nodes]
         read = planner.source_frames().values() if self.stage.reads_all_times or self.is_part else ()
-        return [*records, *read]
+        return [*records, *stored, *read]
 
     def operate(self, inputs: list[RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
         """See :meth:`StagePlan.operate`."""
@@ -64,7 +70,20 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
             self.inputs(planner)[: len(self.stage.nodes)],
             [stored.rows(node) for node in stores],
             stored.times,
+            self._restored_tables(stored, planner),
         )
+
+    def _restored_tables(self, stored: StoredState, planner: OperatorPlanner) -> list[ReadUpdates]:
+        """What the stores of other operations hold. The planner knows the types of their values."""
+        of_sources = stored.frames(stored.table_rows())
+        tables = []
+        for node in self.stage.read_nodes:
+            if isinstance(node.operation, TableSource):
+                frame = of_sources[self.stage.subtopology.predecessors[node.name][0]].accepted()
+            else:
+                frame = restored_updates(node, planner.frame_of(node.name).with_fields, stored.rows(node))
+            tables.append(ReadUpdates(node, frame))
+        return tables
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on without a record: the classes are not called again."""
@@ -87,7 +106,18 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
     def _operated(self, inputs: list[RecordFrame], ticks: DataFrame | None) -> DataFrame:
         nodes = self.stage.nodes
         records, read = inputs[: len(nodes)], inputs[len(nodes) :]
-        return process_with_stores(self.stage.subtopology.id, nodes, self.stage.store_nodes, records, read, ticks)
+        of_tables = len(self.stage.read_nodes)
+        tables = [ReadUpdates(*each) for each in zip(self.stage.read_nodes, read[:of_tables], strict=True)]
+        return process_with_stores(
+            self.stage.subtopology.id,
+            nodes,
+            self.stage.store_nodes,
+            records,
+            read[of_tables:],
+            ticks,
+            tables,
+            {node.name: self.stage.subtopology.children_of(node) for node in nodes},
+        )
 
 
 def _processable(planner: OperatorPlanner, frame: RecordFrame) -> RecordFrame:
