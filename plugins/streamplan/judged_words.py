@@ -93,8 +93,7 @@ TOO_MANY = {
 _LISTS = {
     ("group_by", "key"): SEVERAL_KEYS,
     ("select_key", "key"): SEVERAL_KEYS,
-    ("stream", "topic"): "Read each topic, and merge the streams: topology.stream('a', …).merge(topology.stream('b', "
-    "…))",
+    ("stream", "topic"): "Write the topics in parentheses: topology.stream(('a', 'b'), value=…)",
     ("table", "topic"): "A table has one topic",
     ("to", "topic"): "Write to('topic') for each of them. Where each record has its topic: to(\"concat('a-', b)\", "
     "topics=('a-x', 'a-y'))",
@@ -278,6 +277,11 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         case Mapping() if records and value.keys() <= records[0].__dataclass_fields__.keys():
             fields = ", ".join(f"{each}={shown(of)}" for each, of in value.items())
             return f"Write {records[0].__name__}({fields})"
+        case re.Pattern() if name == "topic":
+            return (
+                "Name the topics, as in stream(('a', 'b'), value=…). Their partitions must be known when the application "
+                "is deployed, and a topic that matches later would have no positions"
+            )
         case list() | tuple() | set() if (operation, name) in _LISTS and not part:
             return _LISTS[operation, name]
         case list() | tuple() if str in kinds and name == "schema" and all(isinstance(each, str) for each in value):

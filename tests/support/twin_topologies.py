@@ -83,11 +83,19 @@ JOINED_TABLES = {"join": "join", "left": "left_join", "outer": "outer_join"}
 
 @dataclass(frozen=True)
 class Step:
-    """``word`` applied to the results of the steps with these numbers. ``topic`` is the one that it reads or writes."""
+    """``word`` applied to the results of the steps with these numbers. ``topic`` is the one that it reads or writes.
+
+    One source reads several topics, as in ``stream a,b``.
+    """
 
     word: str
     of: tuple[int, ...] = ()
     topic: str = ""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it reads."""
+        return tuple(self.topic.split(","))
 
 
 Program = tuple[Step, ...]
@@ -233,11 +241,11 @@ OF_TABLES: dict[str, Callable[[Any, str | None], Any]] = {
 def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) -> Any:
     match step.word, operands:
         case "stream", []:
-            return topology.stream(step.topic, value=VALUE)
+            return topology.stream(step.topics, value=VALUE)
         case "stream_at", []:
-            return topology.stream(step.topic, value=VALUE, timestamp=f"if(n = 7, -5, {TOLD_FROM} + n * 25000)")
+            return topology.stream(step.topics, value=VALUE, timestamp=f"if(n = 7, -5, {TOLD_FROM} + n * 25000)")
         case "stream_told", []:
-            return topology.stream(step.topic, value=VALUE, timestamp=told_moment)
+            return topology.stream(step.topics, value=VALUE, timestamp=told_moment)
         case "table", []:
             return topology.table(step.topic, value=VALUE, store=f"{step.topic}-store")
         case "unstored_table", []:
@@ -694,10 +702,11 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
 
     match step.word, operands:
         case "stream", []:
-            return library.stream(step.topic, n=int, s=str)
+            return library.builder.stream(collection(library.jvm, step.topics), library.consumed(n=int, s=str))
         case (("stream_at" | "stream_told"), []):
             extractor = Callback(f"{STREAMS}.processor.TimestampExtractor", extract=_told)
-            return library.builder.stream(step.topic, library.consumed(n=int, s=str).withTimestampExtractor(extractor))
+            consumed = library.consumed(n=int, s=str).withTimestampExtractor(extractor)
+            return library.builder.stream(collection(library.jvm, step.topics), consumed)
         case "table", []:
             return library.builder.table(
                 step.topic, library.consumed(n=int, s=str), library.stored(f"{step.topic}-store")

@@ -219,16 +219,19 @@ class _Writer:
     def _stream(self, node: Node) -> None:
         topic = node.topics[0] if node.topics else node.pattern or ""
         argument = literal(topic)
-        if len(node.topics) != 1:
-            of_which = ", ".join(node.topics) or f"those that match {node.pattern}"
-            advice = ": one source reads several topics. Give each a stream() and merge() them"
-            asked = self.ask.text(node.name, f"one topic of {of_which}", topic, advice)
-            argument = Code(asked.written, argument.tried)
+        if len(node.topics) > 1:
+            names = ", ".join(literal(each).written for each in node.topics)
+            argument = Code(f"({names})", f"({names})")
+        if not node.topics:
+            advice = ": name each of them. A topic that matches later is not read"
+            asked = self.ask.text(node.name, f"the topics that match {node.pattern}", topic, advice)
+            argument = Code(f"({asked.written},)", f"({argument.tried},)")
         value: Options = {"value": self._value(node, topic)}
         options = value | self._named(node, "stream")
         if number_of(node.name) is None or "name" not in options:  # else its number would be drawn by another
             self.again = self.again or Call("", TOPOLOGY, "stream", (argument,), value)
-        self._call(Call(node.name, TOPOLOGY, "stream", (argument,), options, topic, self._partitions(topic)))
+        partitions = " ".join(filter(None, map(self._partitions, node.topics or (topic,))))
+        self._call(Call(node.name, TOPOLOGY, "stream", (argument,), options, topic, partitions))
 
     def _table(self, node: Node, topic: str, method: str) -> None:
         options: Options = {"value": self._value(node, topic)}

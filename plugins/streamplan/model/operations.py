@@ -281,6 +281,13 @@ class Merge:
 
 
 @dataclass(frozen=True)
+class SeveralTopics:
+    """Passes the records of several topics, which the library reads with one source node."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Peek:
     """Reports aggregates of the passing records for each micro-batch (Spark's ``Dataset.observe``)."""
 
@@ -859,6 +866,7 @@ Operation: TypeAlias = (
     | ProcessWithStores
     | StateStore
     | Merge
+    | SeveralTopics
     | Peek
     | NullKeyFilter
     | Count

@@ -56,7 +56,7 @@ class Source:
     ``value`` is the serde of the values of a topic from outside, and None for a repartition topic. ``key_serde`` is
     that of the keys. ``carried`` is the serde of the values of a topic of a join by a foreign key, which are the same
     whatever is computed, and None elsewhere. ``timestamp`` tells the timestamps of the records, where the topic does
-    not.
+    not. ``is_one_of_several``: the library has one source for this topic and others. Here it is the processor behind.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Source:
     key_serde: KeySerde = STRING
     carried: Serde | None = None
     timestamp: str | PythonFunction | None = None
+    is_one_of_several: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from functools import cached_property
@@ -95,7 +95,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Json[V],
         key: str | None = ...,
@@ -107,7 +107,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Json[V],
         key: str | None = ...,
@@ -119,7 +119,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Json[V],
         key: str | None = ...,
@@ -131,7 +131,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Serde,
         key: str | None = ...,
@@ -143,7 +143,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Serde,
         key: str | None = ...,
@@ -155,7 +155,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Serde,
         key: str | None = ...,
@@ -166,7 +166,7 @@ class Topology:
 
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Serde,
         key: str | None = None,
@@ -174,12 +174,14 @@ class Topology:
         timestamp: Text | Callable[[Any], datetime | int | None] | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """Read a topic as a stream of records.
+        """Read a topic, or several, as a stream of records.
 
-        Example: ``topology.stream("orders", value=Json("id string, amount bigint"))``
+        Examples: ``topology.stream("orders", value=Json("id string, amount bigint"))``,
+        ``topology.stream(("orders-eu", "orders-us"), value=Json("id string, amount bigint"))``
 
         Args:
-            topic: Its name in Kafka.
+            topic: Its name in Kafka. Or the names of several topics with alike records: they have one source node.
+                Partition 0 of each of them belongs to stream task 0.
             value: The serde that reads the values, as ``Json("Id string, Amount bigint")``.
             key: A name for what the key is. A join of a stream and a table with different names is refused.
             key_serde: The serde that reads the keys (``Consumed.withKeySerde``), as ``Long()``. By default
@@ -192,8 +194,9 @@ class Topology:
         """
         of_key = Key.declared(self._graph, "stream", key, key_serde)
         told = extractor(self._graph, "stream", timestamp, value)
-        fields = self._read(topic, value, of_key.serde, told)
-        source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topic, value, of_key.serde, told)
+        topics = self._topics_of(topic)
+        fields, *_ = [self._read(each, value, of_key.serde, told) for each in topics]
+        source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topics, value, of_key.serde, told)
         stream: KStream[Any, Any] = KStream(
             self._graph, source, fields, of_key, frozenset({source.name}), _record_class=class_of(value)
         )
@@ -419,6 +422,17 @@ class Topology:
         return GlobalKTable(
             graph, node, fields, of_key, frozenset(), _topic=topic, _serde=value, _record_class=class_of(value)
         )
+
+    def _topics_of(self, topic: str | Sequence[str]) -> tuple[str, ...]:
+        """The topics of a stream, each once."""
+        if isinstance(topic, str):
+            return (topic,)
+        if not topic:
+            self._graph.fault(f"stream: topic={topic!r}", "Name the topics that it reads: stream(('a', 'b'), value=…)")
+            return ("unknown",)
+        if len({*topic}) < len(topic):
+            self._graph.fault("stream: topic: a topic is named twice", "Name each topic once")
+        return tuple(dict.fromkeys(topic))
 
     def _read(
         self, topic: str, value: Serde, key_serde: KeySerde, timestamp: str | PythonFunction | None

@@ -269,7 +269,7 @@ SAME = {
 
 OTHER = {
     stream_to_table: "KSTREAM-JOIN-0000000004: the value that it gives",
-    pattern: "KSTREAM-SOURCE-0000000000: one topic of those that match orders-.{2}",
+    pattern: "KSTREAM-SOURCE-0000000000: the topics that match orders-.{2}",
 }
 """The language has no such topology."""
 

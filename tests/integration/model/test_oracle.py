@@ -205,6 +205,21 @@ REFUSED = {
         "Topic users has already been registered by another source",
         "the topic 'users' is read twice",
     ),
+    "topics of which another stream reads some": (
+        "stream eu,us; stream us",
+        "Two source nodes are subscribed to overlapping but not equal input topics",
+        "two streams read topics that are not the same: 'eu', 'us' at ",
+    ),
+    "several topics and other ones": (
+        "stream eu,us; stream us,asia",
+        "Two source nodes are subscribed to overlapping but not equal input topics",
+        "and 'asia', 'us' here",
+    ),
+    "several topics of which one is a table": (
+        "stream eu,us; table us",
+        "Topic us has already been registered by another source",
+        "the topic 'us' is read twice",
+    ),
     "a join before another aggregate of its table's grouping": (
         "stream orders; group_by name=grouped as=grouped; count store=x as=counts; stream clicks; join counts; "
         "grouped.reduce",

@@ -19,6 +19,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.operations import StreamJoin
 from streamplan.model.partitioner import partition_for_key
+from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.windows import (
     CalendarWindows,
     JoinWindows,
@@ -46,6 +47,16 @@ def tried(
     made = Tried(bootstrap_servers, tmp_path, spark, restoring=request.param)
     yield made
     made.delete_topics()
+
+
+class Seen(Processor):
+    """Numbers the records of a key."""
+
+    def process(self, record: Record, store: KeyValueStore) -> list[dict[str, int]]:
+        seen = store.get()
+        number = 1 if seen is None else seen.n + 1
+        store.put({"n": number})
+        return [{"n": number}]
 
 
 def big_endian(count: int) -> bytes:
@@ -93,6 +104,32 @@ def test_operations_without_state_in_several_branches(tried: Tried) -> None:
         ("sales", "the value is not JSON"),
     ]
     assert any("passed 6, least -1" in line for line in tried.lines), tried.lines
+
+
+@restored
+def test_topics_of_one_source_have_the_stream_tasks_of_the_one_with_the_most_partitions(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    sales = topology.stream((named("eu"), named("us")), value=SALE)
+    sales.filter("amount >= 10").to(named("large"))
+    sales.process(Seen, store="seen", state="n bigint", schema="n bigint").to(named("numbered"))
+    sales.group_by("shop").aggregate({"total": "sum(amount)"}, store="totals")
+    tried.partition_counts[named("us")] = 3
+    tried.create_topics()
+    assert tried.pipeline.partitions(topology.subtopologies[0]) == 3
+    tried.produce("eu", [(f"e{n}", sale("x" if n % 2 else "y", n), n) for n in range(20)])
+    tried.produce("us", [(f"u{n}", sale("x", n), n) for n in range(20)] + [("u", b"no JSON", 7)])
+    tried.drain()
+    tried.produce("us", [(f"u{n}", sale("z", 10), 30 + n) for n in range(20)])
+    tried.drain()
+    large = [key for key, _ in tried.records("large")]
+    assert Counter(large) == Counter([f"{of}{n}" for of in "eu" for n in range(10, 20)] + [f"u{n}" for n in range(20)])
+    again = [(f"{of}{n}", {"n": 1}) for of in "eu" for n in range(20)] + [(f"u{n}", {"n": 2}) for n in range(20)]
+    assert tried.records("numbered") == sorted(again, key=repr)
+    assert tried.store("totals") == {"x": {"total": 290}, "y": {"total": 90}, "z": {"total": 200}}
+    assert tried.dead_letters() == [("us", "the value is not JSON")]
+    brokers = Brokers(tried.bootstrap_servers)
+    rows = recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
+    assert [row for row in rows if not row.agrees] == []
 
 
 @restored

@@ -264,7 +264,7 @@ def last_of_each(
 def random_records(seed: int, steps: Program, count: int) -> list[Piped]:
     """Late ones only where time decides nothing."""
     chosen = random.Random(seed)
-    topics = [step.topic for step in steps if step.word in TOPICS]
+    topics = [topic for step in steps if step.word in TOPICS for topic in step.topics]
     late = not is_ordered_by_time(steps)
     records, now = [], BEGIN
     for _ in range(count):
@@ -282,7 +282,7 @@ def random_records(seed: int, steps: Program, count: int) -> list[Piped]:
 def late_records(seed: int, steps: Program, count: int) -> list[Piped]:
     """Records of few keys, some of them late, so that many meet and some are too late."""
     chosen = random.Random(seed)
-    topics = [step.topic for step in steps if step.word == "stream"]
+    topics = [topic for step in steps if step.word == "stream" for topic in step.topics]
     records, now = [], BEGIN
     for _ in range(count):
         now += chosen.choice([0, 0, 1, 500, 10_000, 31_000, 61_000])
@@ -378,10 +378,14 @@ COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s
         "stream_at a; group_by_key; short_windows; count; to_stream; window_counts; to counts; stream_told b; "
         "to copied; @7 group_by_key; sessions; count; @0 map_values; to mapped; stream_told c; stream_at d; "
         "join_soon 14; to joined",
+        "stream a,b; filter; to copied; @0 group_by; count; to_stream; counts; to counts; @0 group_by_key; "
+        "python_aggregate; to_stream; to last; stream_at c,d; map_values; to mapped",
+        "stream a; filter; to passed; stream passed; group_by_key; count; to_stream; counts; to counts; "
+        "stream passed; map_values; to mapped",
     ],
     ids=[
         *("count", "several of one record", "joins of streams", "functions", "cogroup", "branches and values"),
-        "told timestamps",
+        *("told timestamps", "one source of several topics", "a topic that is written, and read twice"),
     ],
 )
 def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
@@ -1055,7 +1059,7 @@ def test_the_updates_of_a_micro_batch_have_the_order_of_the_library(
     So the library's record cache passes them. Its key is that of the store, which the text of each value names.
     """
     steps, chosen, now = program(text), random.Random(seed), BEGIN
-    topics = [step.topic for step in steps if step.word == "stream"]
+    topics = [topic for step in steps if step.word == "stream" for topic in step.topics]
     with both(spark, jvm, steps) as (driver, library):
         for first in (0, 12):
             records = []
