@@ -53,10 +53,18 @@ _OTHER_WORDS = {
 }
 """Words of other libraries for our parameters."""
 
+_GRACE = (
+    "Windows take it: TimeWindows('…', grace='…'), JoinWindows('…', grace='…'). A record that is joined with a table "
+    "does not wait for rows that come later"
+)
+
 _ELSEWHERE = {
     # of PySpark's join
     "on": "Records are joined by their key: give both sides the same key before, with select_key('…')",
     "how": "Each kind of join has a method of its own: join, left_join, outer_join",
+    # of windows, and of the library's join with a versioned table
+    "grace": _GRACE,
+    "grace_period": _GRACE,
     # of topics
     "partitioner": "The partition of a record follows from its key: select_key('…') before it",
     "stream_partitioner": "The partition of a record follows from its key: select_key('…') before it",
@@ -279,8 +287,8 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
             return f"Write {records[0].__name__}({fields})"
         case re.Pattern() if name == "topic":
             return (
-                "Name the topics, as in stream(('a', 'b'), value=…). Their partitions must be known when the application "
-                "is deployed, and a topic that matches later would have no positions"
+                "Name the topics, as in stream(('a', 'b'), value=…). Their partitions must be known when the "
+                "application is deployed, and a topic that matches later would have no positions"
             )
         case list() | tuple() | set() if (operation, name) in _LISTS and not part:
             return _LISTS[operation, name]

@@ -25,6 +25,7 @@ from streamplan.model.windows import (
     SlidingWindows,
     TimeWindows,
     UntilWindowCloses,
+    Versioned,
 )
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import String
@@ -63,13 +64,16 @@ JOINED_WITHIN = {
 FOREIGN_KEY = "if(n = 7, null, s)"
 """The key of the other table in a value of this one. The library's twin is :func:`_foreign_key`."""
 
+HISTORY_SECONDS = 30
+"""How long a versioned table keeps a row that was replaced."""
+
 LOOKED_UP = "if(n = 7, null, translate(s, 'xyz', 'klm'))"
 """The key of a global table in a record. The library's twin is :func:`_looked_up`."""
 
 STREAMS_OF_TOPICS = ("stream", "stream_at", "stream_told")
 """The words that read a topic: with its timestamps, and with those that an expression or a function tells."""
 
-TOPICS = (*STREAMS_OF_TOPICS, "table", "unstored_table", "global_table")
+TOPICS = (*STREAMS_OF_TOPICS, "table", "unstored_table", "versioned_table", "global_table")
 """The words that read a topic."""
 
 TOLD_FROM = 1_767_268_800_000
@@ -250,6 +254,9 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return topology.table(step.topic, value=VALUE, store=f"{step.topic}-store")
         case "unstored_table", []:
             return topology.table(step.topic, value=VALUE)
+        case "versioned_table", []:
+            store = Versioned(f"{step.topic}-store", f"{HISTORY_SECONDS} seconds")
+            return topology.table(step.topic, value=VALUE, store=store)
         case "global_table", []:
             return topology.global_table(step.topic, value=VALUE)
         case (("join_global" | "left_join_global") as word, [stream, table]):
@@ -713,6 +720,12 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             )
         case "unstored_table", []:
             return library.builder.table(step.topic, library.consumed(n=int, s=str))
+        case "versioned_table", []:
+            history = library.jvm.java.time.Duration.ofSeconds(HISTORY_SECONDS)
+            store = library.jvm.org.apache.kafka.streams.state.Stores.persistentVersionedKeyValueStore(
+                f"{step.topic}-store", history
+            )
+            return library.builder.table(step.topic, library.consumed(n=int, s=str), library.stored(store))
         case "global_table", []:
             return library.builder.globalTable(step.topic, library.consumed(n=int, s=str))
         case (("join_global" | "left_join_global") as word, [stream, table]):

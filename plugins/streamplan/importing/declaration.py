@@ -546,6 +546,12 @@ class _Writer:
             self.ask.note(
                 node.name, "whether it is join() or left_join(): its name, given by the user, does not tell it"
             )
+        if node.has_buffer:
+            self.ask.note(
+                node.name,
+                "The language does not have a grace period of a join (Joined.withGracePeriod). Here a record does not "
+                "wait for rows that come later. The table is a versioned one: write store=Versioned('…', history='…')",
+            )
         self.number += 3 * (operation.repartition is not None)
         fields = self.ask.fields(node.name, "the value that {} gives", "table.count")
         options = self._named(node, operation.word)

@@ -479,6 +479,13 @@ class TableSource:
 
 
 @dataclass(frozen=True)
+class VersionedTableSource(TableSource):
+    """The same, and keeps a value for so many ms after another one has replaced it."""
+
+    history_ms: int
+
+
+@dataclass(frozen=True)
 class Join:
     """Looks up the record's key in a table. ``left`` also passes records without a match."""
 

@@ -43,6 +43,7 @@ from streamplan.model.operations import (
     TableMapValues,
     TableSource,
     ToTable,
+    VersionedTableSource,
 )
 from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.serdes.schema_source import SchemaSource
@@ -282,6 +283,15 @@ class Subtopology:
             self.predecessors[node.name][0]: node.store
             for node in self.processors
             if isinstance(node.operation, TableSource) and node.store is not None
+        }
+
+    @property
+    def histories(self) -> dict[str, int]:
+        """By the name of a source how many ms its versioned table keeps a value that was replaced."""
+        return {
+            self.predecessors[node.name][0]: node.operation.history_ms
+            for node in self.processors
+            if isinstance(node.operation, VersionedTableSource)
         }
 
     def key_serde_of(self, name: str) -> KeySerde:

@@ -25,9 +25,10 @@ from streamplan.model.kstream import (
     judge_timestamp,
     stand_in,
 )
-from streamplan.model.operations import GlobalTableSource, TableSource
+from streamplan.model.operations import GlobalTableSource, TableSource, VersionedTableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
 from streamplan.model.streams_graph import GLOBAL_TABLE, StreamsGraph
+from streamplan.model.windows import Versioned
 from streamplan.model.words import answers_words
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KeySerde, Primitive
@@ -211,7 +212,7 @@ class Topology:
         value: Json[V],
         key: str | None = ...,
         key_serde: None = ...,
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[str, V]: ...
@@ -224,7 +225,7 @@ class Topology:
         value: Json[V],
         key: str | None = ...,
         key_serde: Primitive[K],
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[K, V]: ...
@@ -237,7 +238,7 @@ class Topology:
         value: Json[V],
         key: str | None = ...,
         key_serde: KeySerde | None,
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[Any, V]: ...
@@ -250,7 +251,7 @@ class Topology:
         value: Serde,
         key: str | None = ...,
         key_serde: None = ...,
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[str, Any]: ...
@@ -263,7 +264,7 @@ class Topology:
         value: Serde,
         key: str | None = ...,
         key_serde: Primitive[K],
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[K, Any]: ...
@@ -276,7 +277,7 @@ class Topology:
         value: Serde,
         key: str | None = ...,
         key_serde: KeySerde | None,
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[Any, Any]: ...
@@ -288,13 +289,14 @@ class Topology:
         value: Serde,
         key: str | None = None,
         key_serde: KeySerde | Primitive[Any] | None = None,
-        store: str | None = None,
+        store: str | Versioned | None = None,
         timestamp: Text | Callable[[Any], datetime | int | None] | None = None,
         name: str | None = None,
     ) -> KTable[Any, Any]:
         """Read a compacted topic as a table: the last value of each key. A null value deletes its key.
 
-        Example: ``topology.table("customers", value=Json("name string, city string"))``
+        Examples: ``topology.table("customers", value=Json("name string, city string"))``,
+        ``topology.table("prices", value=Json("price double"), store=Versioned("prices", history="1 hour"))``
 
         Args:
             topic: Its name in Kafka.
@@ -302,6 +304,7 @@ class Topology:
             key: A name for what the key is. A join of a stream and a table with different names is refused.
             key_serde: The serde that reads the keys; see :meth:`stream`.
             store: The name of the state store. Without it the table has a store only if something is joined with it.
+                Or a :class:`.Versioned` store, which keeps earlier values for late records of streams.
             timestamp: As for :meth:`stream`. A null value has no fields: ``"coalesce(at, record.timestamp)"``.
             name: The name of the nodes (``Consumed.as``). Without it the library's numbering gives one.
         """
@@ -309,11 +312,13 @@ class Topology:
         of_key = Key.declared(graph, "table", key, key_serde)
         told = extractor(graph, "table", timestamp, value)
         fields = self._read(topic, value, of_key.serde, told)
-        store_name = graph.store_name(store, f"{topic}-")
+        versioned = store if isinstance(store, Versioned) else None
+        store_name = graph.store_name(store.name if isinstance(store, Versioned) else store, f"{topic}-")
         generated = graph.next_name("KSTREAM-SOURCE-")
         source = generated if name is None else f"{name}-source"
         if name is not None and not name_fault(name) and (fault := name_fault(source)):
             graph.fault(fault, "Choose a shorter name")
+        history_ms = None if versioned is None else self._history_ms(versioned)
         needed = [store is not None]
         node = graph.table_source(
             source,
@@ -321,7 +326,11 @@ class Topology:
             topic,
             value,
             of_key.serde,
-            lambda: TableSource(store_name if needed[0] else None),
+            lambda: (
+                TableSource(store_name if needed[0] else None)
+                if history_ms is None
+                else VersionedTableSource(store_name, history_ms)
+            ),
             told,
         )
 
@@ -336,6 +345,7 @@ class Topology:
         table: KTable[Any, Any] = KTable(
             graph, node, fields, of_key, sources, None, store_name, materialize,
             _topic=(topic, value), _send_old_values=send_old_values, _record_class=class_of(value),
+            _is_versioned=versioned is not None,
         )  # fmt: skip
         judge_timestamp(table, "table", timestamp if isinstance(timestamp, Expression) else told)
         return table
@@ -422,6 +432,13 @@ class Topology:
         return GlobalKTable(
             graph, node, fields, of_key, frozenset(), _topic=topic, _serde=value, _record_class=class_of(value)
         )
+
+    def _history_ms(self, store: Versioned) -> int:
+        try:
+            return store.history_ms
+        except ValueError as error:
+            self._graph.fault(f"Versioned, history: {error}", "For example Versioned('prices', history='1 hour')")
+            return 0
 
     def _topics_of(self, topic: str | Sequence[str]) -> tuple[str, ...]:
         """The topics of a stream, each once."""

@@ -12,7 +12,7 @@ from streamplan.errors import Refused
 from streamplan.importing.application import ImportedApplication, import_application
 from streamplan.local.jars import KAFKA_STREAMS
 
-from tests.support.kafka_streams import STREAMS, java
+from tests.support.kafka_streams import STREAMS, collection, java
 from tests.support.soak import seeds
 from tests.support.topologies import CASES, OF_TABLES, WITH_COGROUP, WITH_GLOBAL_TABLES, drawn, parse, refusal, theirs
 
@@ -239,6 +239,23 @@ def table_grouped(jvm: Any, builder: Any) -> None:
     builder.table("users").groupBy(key_mapper()).count().toStream().to("counts")
 
 
+def several_topics(jvm: Any, builder: Any) -> None:
+    builder.stream(collection(jvm, ["orders-eu", "orders-us"])).filter(predicate()).to("all-orders")
+
+
+def versioned_table(jvm: Any, builder: Any, joined: Any = None) -> None:
+    store = jvm.org.apache.kafka.streams.state.Stores.persistentVersionedKeyValueStore(
+        "prices", jvm.java.time.Duration.ofHours(1)
+    )
+    prices = builder.table("prices", getattr(jvm.org.apache.kafka.streams.kstream.Materialized, "as")(store))
+    builder.stream("orders").join(prices, joiner(), *([] if joined is None else [joined])).to("priced")
+
+
+def graced_join(jvm: Any, builder: Any) -> None:
+    joined = jvm.org.apache.kafka.streams.kstream.Joined
+    versioned_table(jvm, builder, getattr(joined, "as")("priced").withGracePeriod(jvm.java.time.Duration.ofMinutes(1)))
+
+
 def pattern(jvm: Any, builder: Any) -> None:
     builder.stream(jvm.java.util.regex.Pattern.compile("orders-.{2}")).to("all-orders")
 
@@ -258,6 +275,8 @@ DECLARED = {
     global_table: "KSTREAM-LEFTJOIN-0000000004: the key that it looks up in the global table",
     two_global_tables: "KSTREAM-LEFTJOIN-0000000007: which global table it joins",
     suppressed: "KTABLE-SUPPRESS-0000000003: whether it is untilWindowCloses()",
+    several_topics: "KSTREAM-SOURCE-0000000000: the fields of orders-eu",
+    versioned_table: "KSTREAM-JOIN-0000000003: the value that it gives",
     suppressed_by_name: "closed: whether it is untilWindowCloses()",
 }
 """The file has the operation. A person writes what it does."""
@@ -269,6 +288,7 @@ SAME = {
 
 OTHER = {
     stream_to_table: "KSTREAM-JOIN-0000000004: the value that it gives",
+    graced_join: "priced: The language does not have a grace period of a join",
     pattern: "KSTREAM-SOURCE-0000000000: the topics that match orders-.{2}",
 }
 """The language has no such topology."""

@@ -27,6 +27,7 @@ from streamplan.model.windows import (
     SessionWindows,
     SlidingWindows,
     TimeWindows,
+    Versioned,
 )
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
@@ -1093,6 +1094,29 @@ def test_the_latest_of_merged_topics_is_told_by_time(tried: Tried) -> None:
     tried.drain()
     kept = {store: tried.store(store)["k"]["shop"] for store in ("latest", "greatest", "least")}
     assert kept == {"latest": "two-0", "greatest": "two-0", "least": "two-0"}
+
+
+@both_ways
+def test_a_late_record_is_joined_with_the_version_of_its_time(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    prices = topology.table(named("prices"), value=Json("price bigint"), store=Versioned("prices", "1 minute"))
+    sales = topology.stream(named("sales"), value=SALE)
+    sales.left_join(prices, {"shop": "shop", "price": "table.price"}).to(named("priced"))
+    tried.create_topics()
+    tried.produce("prices", [("a", {"price": second}, second) for second in (10, 50, 100)] + [("b", {"price": 1}, 0)])
+    tried.produce("sales", [("a", sale("at 30", 1), 30), ("a", sale("at 110", 1), 110), ("b", sale("old", 1), 1)])
+    tried.drain()
+    tried.produce("prices", [("a", {"price": 70}, 70), ("a", None, 105), ("a", {"price": 39}, 39)])
+    tried.produce("sales", [("a", sale(f"late at {second}", 1), second) for second in (104, 80, 60, 45, 20)])
+    tried.produce("sales", [("a", sale("at 106", 1), 106), ("b", sale("at 0", 1), 0)])
+    tried.drain()
+    found = {value["shop"]: value.get("price") for _, value in tried.records("priced")}
+    # 20 is before the history of the row of 100, and the row of 39 is later than that of the row of 105.
+    late = {"late at 104": 100, "late at 80": 70, "late at 60": 50, "late at 45": 10, "late at 20": None}
+    assert found == {"at 30": 10, "at 110": 100, "old": 1, **late, "at 106": None, "at 0": 1}
+    changelog = [(m.key(), m.timestamp()[1]) for m in tried.read(topology.changelog_topic("prices"))]
+    of_a = [(at - EPOCH) // 1000 for key, at in changelog if key == b"a"]
+    assert of_a == [10, 50, 100, 70, 105, 39]
 
 
 @restored
