@@ -409,6 +409,11 @@ CASES = {
     "several topics, joined with a stream": "stream clicks; stream eu,us; join clicks; to out",
     "several topics, as a table": "stream eu,us; to_table store=users; to_stream; to out",
     "several topics, aggregated": "stream eu,us; group_by_key; count; to_stream; to out; eu,us.group_by; count",
+    "written, and read again": "stream orders; filter; to passed; stream passed; group_by_key; count; "
+    "passed.map_values; to out",
+    "written, and read twice": "stream orders; to passed; stream passed; filter; to a; stream passed; peek; to b",
+    "written, and read as a table": "stream orders; map; to users; table users; stream clicks; join users; to out",
+    "written, and read with others": "stream orders; to us; stream eu,us; to out",
     "values of one key grouped by it": "stream orders; flat_map_values; group_by_key; count; to_stream; foreach",
     "split": "stream orders; split as=s; branch; branch; default_branch; s.the_branch KSTREAM-BRANCH-00000000011; "
     "to one; s.the_branch KSTREAM-BRANCH-00000000012; map_values; to two; s.the_branch KSTREAM-BRANCH-00000000010; "

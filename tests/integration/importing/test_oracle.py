@@ -275,7 +275,7 @@ DECLARED = {
     global_table: "KSTREAM-LEFTJOIN-0000000004: the key that it looks up in the global table",
     two_global_tables: "KSTREAM-LEFTJOIN-0000000007: which global table it joins",
     suppressed: "KTABLE-SUPPRESS-0000000003: whether it is untilWindowCloses()",
-    several_topics: "KSTREAM-SOURCE-0000000000: the fields of orders-eu",
+    several_topics: "KSTREAM-SOURCE-0000000000: the fields of orders-us",
     versioned_table: "KSTREAM-JOIN-0000000003: the value that it gives",
     suppressed_by_name: "closed: whether it is untilWindowCloses()",
 }
