@@ -34,6 +34,7 @@ WINDOW_CLASSES = (
     "JoinWindows",
     "OnWindowClose",
     "UntilWindowCloses",
+    "Versioned",
 )
 SERDE_CLASSES = (
     "Json",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         SlidingWindows,
         TimeWindows,
         UntilWindowCloses,
+        Versioned,
     )
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.avro import Avro
@@ -99,6 +100,7 @@ __all__ = [
     "TimeWindows",
     "Topology",
     "UntilWindowCloses",
+    "Versioned",
     "WindowStore",
     "WindowedCogroupedKStream",
     "WindowedKStream",
@@ -149,6 +151,7 @@ _MODULES = {
     "Topology": "streamplan.model.topology",
     "UUID": "streamplan.serdes.primitive",
     "UntilWindowCloses": "streamplan.model.windows",
+    "Versioned": "streamplan.model.windows",
     "WindowedCogroupedKStream": "streamplan.model.kstream",
     "WindowedKStream": "streamplan.model.kstream",
     "arrow_batch": "streamplan.model.functions",

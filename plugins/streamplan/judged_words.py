@@ -60,10 +60,18 @@ _OTHER_WORDS = {
 }
 """Words of other libraries for our parameters."""
 
+_GRACE = (
+    "Windows take it: TimeWindows('…', grace='…'), JoinWindows('…', grace='…'). A record that is joined with a table "
+    "does not wait for rows that come later"
+)
+
 _ELSEWHERE = {
     # of PySpark's join
     "on": "Records are joined by their key: give both sides the same key before, with select_key('…')",
     "how": "Each kind of join has a method of its own: join, left_join, outer_join",
+    # of windows, and of the library's join with a versioned table
+    "grace": _GRACE,
+    "grace_period": _GRACE,
     # of topics
     "partitioner": "The partition of a record follows from its key: select_key('…') before it",
     "stream_partitioner": "The partition of a record follows from its key: select_key('…') before it",
@@ -113,8 +121,7 @@ TOO_MANY = {
 _LISTS = {
     ("group_by", "key"): SEVERAL_KEYS,
     ("select_key", "key"): SEVERAL_KEYS,
-    ("stream", "topic"): "Read each topic, and merge the streams: topology.stream('a', …).merge(topology.stream('b', "
-    "…))",
+    ("stream", "topic"): "Write the topics in parentheses: topology.stream(('a', 'b'), value=…)",
     ("table", "topic"): "A table has one topic",
     ("to", "topic"): "Write to('topic') for each of them. Where each record has its topic: to(\"concat('a-', b)\", "
     "topics=('a-x', 'a-y'))",
@@ -337,6 +344,11 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         case Mapping() if records and value.keys() <= records[0].__dataclass_fields__.keys():
             fields = ", ".join(f"{each}={shown(of)}" for each, of in value.items())
             return f"Write {records[0].__name__}({fields})"
+        case re.Pattern() if name == "topic":
+            return (
+                "Name the topics, as in stream(('a', 'b'), value=…). Their partitions must be known when the "
+                "application is deployed, and a topic that matches later would have no positions"
+            )
         case list() | tuple() | set() if (operation, name) in _LISTS and not part:
             return _LISTS[operation, name]
         case list() | tuple() if str in kinds and name == "schema" and all(isinstance(each, str) for each in value):

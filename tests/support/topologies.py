@@ -58,6 +58,11 @@ class Step:
     partitions: int | None = None
     foreign_key: str | None = None
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that one source reads; empty where it is one."""
+        return tuple(self.topic.split(",")) if "," in self.topic else ()
+
 
 Steps = tuple[Step, ...]
 
@@ -121,7 +126,7 @@ def ours(steps: Steps) -> Topology:
         name, store = step.name, step.store
         match step.word:
             case "stream":
-                return topology.stream(step.topic, value=VALUE, name=name)
+                return topology.stream(step.topics or step.topic, value=VALUE, name=name)
             case "table":
                 return topology.table(step.topic, value=VALUE, store=store, name=name)
             case "global_table":
@@ -251,7 +256,8 @@ def theirs(jvm: Any, steps: Steps) -> str:
         materialized = named("Materialized", step.store)
         match step.word:
             case "stream":
-                return builder.stream(step.topic, *named("Consumed", step.name))
+                topics = collection(jvm, step.topics) if step.topics else step.topic
+                return builder.stream(topics, *named("Consumed", step.name))
             case "table":
                 return builder.table(step.topic, *named("Consumed", step.name), *materialized)
             case "global_table":
@@ -407,6 +413,21 @@ CASES = {
     "more of it": "stream orders; filter_not; flat_map_values; peek_with; to out; orders.foreach; orders.print",
     "more of it, named": "stream orders; filter_not name=a; flat_map_values name=b; peek_with name=c; print name=d; "
     "orders.foreach name=e",
+    "several topics": "stream eu,us; filter; to out",
+    "several topics, named": "stream eu,us name=orders; filter name=a; to out",
+    "several topics, read twice": "stream eu,us; filter; to out; stream us,eu; map_values; to other",
+    "several topics of one topology": "stream a,b,c; stream d,e; a,b,c.merge d,e; to out",
+    "twelve topics": f"stream {','.join(f'orders-{number}' for number in range(12))}; to out",
+    "forty topics": f"stream {','.join(f'orders.of-{7 * number}' for number in range(40))}; group_by; count",
+    "several topics, joined with a table": "table users; stream eu,us; join users; to out",
+    "several topics, joined with a stream": "stream clicks; stream eu,us; join clicks; to out",
+    "several topics, as a table": "stream eu,us; to_table store=users; to_stream; to out",
+    "several topics, aggregated": "stream eu,us; group_by_key; count; to_stream; to out; eu,us.group_by; count",
+    "written, and read again": "stream orders; filter; to passed; stream passed; group_by_key; count; "
+    "passed.map_values; to out",
+    "written, and read twice": "stream orders; to passed; stream passed; filter; to a; stream passed; peek; to b",
+    "written, and read as a table": "stream orders; map; to users; table users; stream clicks; join users; to out",
+    "written, and read with others": "stream orders; to us; stream eu,us; to out",
     "values of one key grouped by it": "stream orders; flat_map_values; group_by_key; count; to_stream; foreach",
     "split": "stream orders; split as=s; branch; branch; default_branch; s.the_branch KSTREAM-BRANCH-00000000011; "
     "to one; s.the_branch KSTREAM-BRANCH-00000000012; map_values; to two; s.the_branch KSTREAM-BRANCH-00000000010; "

@@ -26,6 +26,7 @@ from streamplan.model.windows import (
     SlidingWindows,
     TimeWindows,
     UntilWindowCloses,
+    Versioned,
 )
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import String
@@ -64,13 +65,16 @@ JOINED_WITHIN = {
 FOREIGN_KEY = "if(n = 7, null, s)"
 """The key of the other table in a value of this one. The library's twin is :func:`_foreign_key`."""
 
+HISTORY_SECONDS = 30
+"""How long a versioned table keeps a row that was replaced."""
+
 LOOKED_UP = "if(n = 7, null, translate(s, 'xyz', 'klm'))"
 """The key of a global table in a record. The library's twin is :func:`_looked_up`."""
 
 STREAMS_OF_TOPICS = ("stream", "stream_at", "stream_told")
 """The words that read a topic: with its timestamps, and with those that an expression or a function tells."""
 
-TOPICS = (*STREAMS_OF_TOPICS, "table", "unstored_table", "global_table")
+TOPICS = (*STREAMS_OF_TOPICS, "table", "unstored_table", "versioned_table", "global_table")
 """The words that read a topic."""
 
 TOLD_FROM = 1_767_268_800_000
@@ -84,11 +88,19 @@ JOINED_TABLES = {"join": "join", "left": "left_join", "outer": "outer_join"}
 
 @dataclass(frozen=True)
 class Step:
-    """``word`` applied to the results of the steps with these numbers. ``topic`` is the one that it reads or writes."""
+    """``word`` applied to the results of the steps with these numbers. ``topic`` is the one that it reads or writes.
+
+    One source reads several topics, as in ``stream a,b``.
+    """
 
     word: str
     of: tuple[int, ...] = ()
     topic: str = ""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it reads."""
+        return tuple(self.topic.split(","))
 
 
 Program = tuple[Step, ...]
@@ -289,15 +301,18 @@ OF_TABLES: dict[str, Callable[[Any, str | None], Any]] = {
 def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) -> Any:
     match step.word, operands:
         case "stream", []:
-            return topology.stream(step.topic, value=VALUE)
+            return topology.stream(step.topics, value=VALUE)
         case "stream_at", []:
-            return topology.stream(step.topic, value=VALUE, timestamp=f"if(n = 7, -5, {TOLD_FROM} + n * 25000)")
+            return topology.stream(step.topics, value=VALUE, timestamp=f"if(n = 7, -5, {TOLD_FROM} + n * 25000)")
         case "stream_told", []:
-            return topology.stream(step.topic, value=VALUE, timestamp=told_moment)
+            return topology.stream(step.topics, value=VALUE, timestamp=told_moment)
         case "table", []:
             return topology.table(step.topic, value=VALUE, store=f"{step.topic}-store")
         case "unstored_table", []:
             return topology.table(step.topic, value=VALUE)
+        case "versioned_table", []:
+            store = Versioned(f"{step.topic}-store", f"{HISTORY_SECONDS} seconds")
+            return topology.table(step.topic, value=VALUE, store=store)
         case "global_table", []:
             return topology.global_table(step.topic, value=VALUE)
         case (("join_global" | "left_join_global") as word, [stream, table]):
@@ -818,16 +833,23 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
 
     match step.word, operands:
         case "stream", []:
-            return library.stream(step.topic, n=int, s=str)
+            return library.builder.stream(collection(library.jvm, step.topics), library.consumed(n=int, s=str))
         case (("stream_at" | "stream_told"), []):
             extractor = Callback(f"{STREAMS}.processor.TimestampExtractor", extract=_told)
-            return library.builder.stream(step.topic, library.consumed(n=int, s=str).withTimestampExtractor(extractor))
+            consumed = library.consumed(n=int, s=str).withTimestampExtractor(extractor)
+            return library.builder.stream(collection(library.jvm, step.topics), consumed)
         case "table", []:
             return library.builder.table(
                 step.topic, library.consumed(n=int, s=str), library.stored(f"{step.topic}-store")
             )
         case "unstored_table", []:
             return library.builder.table(step.topic, library.consumed(n=int, s=str))
+        case "versioned_table", []:
+            history = library.jvm.java.time.Duration.ofSeconds(HISTORY_SECONDS)
+            store = library.jvm.org.apache.kafka.streams.state.Stores.persistentVersionedKeyValueStore(
+                f"{step.topic}-store", history
+            )
+            return library.builder.table(step.topic, library.consumed(n=int, s=str), library.stored(store))
         case "global_table", []:
             return library.builder.globalTable(step.topic, library.consumed(n=int, s=str))
         case (("join_global" | "left_join_global") as word, [stream, table]):

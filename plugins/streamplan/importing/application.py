@@ -245,7 +245,15 @@ def _nodes(description: str) -> tuple[Any, ...]:
     subtopologies = parse_subtopologies(description)
     nodes = nodes_of(subtopologies).values()
     return {
-        node.name: (node.subtopology, {*node.before}, {*node.stores}, {*node.topics}, node.pattern, node.is_sink)
+        node.name: (
+            node.subtopology,
+            {*node.before},
+            {*node.stores},
+            node.has_buffer,
+            {*node.topics},
+            node.pattern,
+            node.is_sink,
+        )
         for node in nodes
     }, [part for part in subtopologies if part.is_global]
 

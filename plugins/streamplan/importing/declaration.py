@@ -240,16 +240,19 @@ class _Writer:
     def _stream(self, node: Node) -> None:
         topic = node.topics[0] if node.topics else node.pattern or ""
         argument = literal(topic)
-        if len(node.topics) != 1:
-            of_which = ", ".join(node.topics) or f"those that match {node.pattern}"
-            advice = ": one source reads several topics. Give each a stream() and merge() them"
-            asked = self.ask.text(node.name, f"one topic of {of_which}", topic, advice)
-            argument = Code(asked.written, argument.tried)
+        if len(node.topics) > 1:
+            names = ", ".join(literal(each).written for each in node.topics)
+            argument = Code(f"({names})", f"({names})")
+        if not node.topics:
+            advice = ": name each of them. A topic that matches later is not read"
+            asked = self.ask.text(node.name, f"the topics that match {node.pattern}", topic, advice)
+            argument = Code(f"({asked.written},)", f"({argument.tried},)")
         value: Options = {"value": self._value(node, topic)}
         options = value | self._named(node, "stream")
         if number_of(node.name) is None or "name" not in options:  # else its number would be drawn by another
             self.again = self.again or Call("", TOPOLOGY, "stream", (argument,), value)
-        self._call(Call(node.name, TOPOLOGY, "stream", (argument,), options, topic, self._partitions(topic)))
+        partitions = " ".join(filter(None, map(self._partitions, node.topics or (topic,))))
+        self._call(Call(node.name, TOPOLOGY, "stream", (argument,), options, topic, partitions))
 
     def _table(self, node: Node, topic: str, method: str) -> None:
         options: Options = {"value": self._value(node, topic)}
@@ -581,6 +584,12 @@ class _Writer:
         if number_of(node.name) is None:
             self.ask.note(
                 node.name, "whether it is join() or left_join(): its name, given by the user, does not tell it"
+            )
+        if node.has_buffer:
+            self.ask.note(
+                node.name,
+                "The language does not have a grace period of a join (Joined.withGracePeriod). Here a record does not "
+                "wait for rows that come later. The table is a versioned one: write store=Versioned('…', history='…')",
             )
         self.number += 3 * (operation.repartition is not None)
         fields = self.ask.fields(node.name, "the value that {} gives", "table.count")

@@ -41,6 +41,7 @@ class Node:
         topics: The topics of a source, or the topic of a sink.
         pattern: The regular expression of a source that has one instead of topics.
         is_sink: Whether it is a sink.
+        has_buffer: Whether it has a buffer beside its stores: a join with a versioned table with a grace period.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Node:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     is_sink: bool = False
+    has_buffer: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,10 @@ def global_tables_of(subtopologies: Sequence[DescribedSubtopology]) -> dict[str,
 def _nodes_in(part: DescribedSubtopology) -> Iterator[Node]:
     for source in part.sources:
         yield Node(source.name, part.id, part.predecessors.get(source.name, ()), [], (), source.topics, source.pattern)
-    for name, stores in part.stores.items():
-        yield Node(name, part.id, part.predecessors.get(name, ()), stores=stores)
+    for name, all_stores in part.stores.items():
+        has_buffer = len(all_stores) == 2 and f"{name}-Buffer" in all_stores
+        stores = tuple(store for store in all_stores if not has_buffer or store != f"{name}-Buffer")
+        yield Node(name, part.id, part.predecessors.get(name, ()), stores=stores, has_buffer=has_buffer)
     for name, topic in part.sink_topics.items():
         topics = () if topic is None else (topic,)
         yield Node(name, part.id, part.predecessors.get(name, ()), topics=topics, is_sink=True)

@@ -14,6 +14,7 @@ from itertools import combinations
 
 from streamplan.errors import Refused
 from streamplan.model.java_collections import TreeSet, hash_order, string_hash
+from streamplan.model.operations import SeveralTopics
 from streamplan.model.processor_topology import (
     Node,
     Processor,
@@ -38,6 +39,9 @@ def describe(topology: ProcessorTopology) -> str:
             match entry.node:
                 case Source(name=name, topic=topic):
                     lines += [f"    Source: {name} (topics: [{topic}])", f"      --> {entry.after}"]
+                case Processor(name=name, operation=SeveralTopics(topics=topics)):
+                    listed = ", ".join(hash_order(topics, string_hash, is_copied=True))
+                    lines += [f"    Source: {name} (topics: [{listed}])", f"      --> {entry.after}"]
                 case Processor(name=name, connected_stores=stores):
                     listed = ", ".join(hash_order(stores, string_hash))
                     lines += [f"    Processor: {name} (stores: [{listed}])", f"      --> {entry.after}"]
@@ -83,7 +87,13 @@ class _Described:
 
 
 def _is_of_library(node: Node) -> bool:
-    return node.is_of_library if isinstance(node, Processor) else not (isinstance(node, Sink) and node.is_further)
+    match node:
+        case Processor():
+            return node.is_of_library
+        case Source():
+            return not node.is_one_of_several
+        case Sink():
+            return not node.is_further
 
 
 def _connect(subtopology: Subtopology) -> dict[str, _Described]:
@@ -92,7 +102,7 @@ def _connect(subtopology: Subtopology) -> dict[str, _Described]:
     described = {node.name: _Described(node) for node in nodes}
     for name in hash_order(described, string_hash):
         entry = described[name]
-        for before in (described[name] for name in subtopology.predecessors[name]):
+        for before in (described[name] for name in subtopology.predecessors[name] if name in described):
             entry.predecessors.add(before)
             before.successors.add(entry)
             before.grow(entry.size)

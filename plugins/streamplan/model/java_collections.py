@@ -41,11 +41,17 @@ def objects_hash(*hashes: int) -> int:
     return value
 
 
-def hash_order(items: Iterable[Item], hash_of: Callable[[Item], int]) -> list[Item]:
-    """The order in which a ``java.util.HashMap`` yields different keys that were put in this one."""
+def hash_order(items: Iterable[Item], hash_of: Callable[[Item], int], *, is_copied: bool = False) -> list[Item]:
+    """The order in which a ``java.util.HashMap`` yields different keys that were put in this one.
+
+    Args:
+        items: The keys.
+        hash_of: Gives the hash code of a key.
+        is_copied: Whether the map was made of another collection. It has room for one key more than there are then.
+    """
     listed = list(items)
     capacity = 16
-    while len(listed) > capacity * 3 // 4:
+    while len(listed) + is_copied > capacity * 3 // 4:
         capacity *= 2
 
     def bucket(item: Item) -> int:

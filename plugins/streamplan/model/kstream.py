@@ -2780,6 +2780,8 @@ class KTable(_Declared[K, V]):
 
     A table without a state store gets one where it is forced to.
     """
+    _is_versioned: bool = False
+    """Whether its store keeps earlier values. Then streams are joined with it, and it has no other operation."""
     _suppress: Callable[[], None] | None = None
     """Lets the aggregate pass the final results alone. None for a table that is no aggregate of time windows."""
 
@@ -2837,6 +2839,7 @@ class KTable(_Declared[K, V]):
             A table with these fields.
         """
         columns = self._columns(self._named(value, fields, "map_values"), "map_values")
+        self._refuse_versioned("map_values")
         for column, expression in columns:
             self._refuse_record(expression, f"map_values, {column}")
         mapped = self._computed(
@@ -2861,6 +2864,7 @@ class KTable(_Declared[K, V]):
             return known[0]
 
         negated = operation == "filter_not"
+        self._refuse_versioned(operation)
 
         def filtering() -> Operation:
             if self._final:  # a result has no old value, and no deletion comes of it
@@ -2868,6 +2872,13 @@ class KTable(_Declared[K, V]):
             return TableFilter(condition, negated, store, known[0])
 
         return self._computed("KTABLE-FILTER-", name, store, operation, filtering, send_old_values)
+
+    def _refuse_versioned(self, operation: str) -> None:
+        if self._is_versioned:
+            self._graph.fault(
+                f"{operation}: the table is versioned, and a late update does not change its last value",
+                f"Join streams with it, or give the table a store that is not versioned: store={self._store!r}",
+            )
 
     def _refuse_record(self, expression: str, operation: str) -> None:
         if _OTHER_THAN_WINDOWED_KEY.search(_TEXT.sub("", expression)):
@@ -3018,6 +3029,8 @@ class KTable(_Declared[K, V]):
                 "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
             return replace(self, _fields=None)
+        for table in (self, other):
+            table._refuse_versioned(operation)
         self._refuse_unlike_keys(other, operation, "other table")
         columns = self._joined_values(other, value, operation)
         sources = self._sources | other._sources
@@ -3082,6 +3095,8 @@ class KTable(_Declared[K, V]):
                 "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
             return replace(self, _fields=None)
+        for table in (self, other):
+            table._refuse_versioned(operation)
         columns = self._joined_values(other, value, operation)
         foreign_key = self._field(foreign_key, f"{operation}, foreign_key")
         if _OTHER_THAN_KEY.search(_TEXT.sub("", foreign_key)):
@@ -3137,6 +3152,7 @@ class KTable(_Declared[K, V]):
         graph = self._graph
         key = self._field(key, "group_by")
         self._refuse_record(key, "group_by")
+        self._refuse_versioned("group_by")
         new_key = Key.declared(graph, "group_by", _word(key), key_serde)
         if self._window is not None:
             graph.fault(
@@ -3163,6 +3179,7 @@ class KTable(_Declared[K, V]):
         Args:
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
+        self._refuse_versioned("to_stream")
         node = self._graph.processor(self._graph.name(name, "KTABLE-TOSTREAM-"), ToStream(), self._node)
         return KStream(
             self._graph, node, self._fields, self._key, self._sources, self._window, _record_class=self._record_class

@@ -312,6 +312,13 @@ class Merge:
 
 
 @dataclass(frozen=True)
+class SeveralTopics:
+    """Passes the records of several topics, which the library reads with one source node."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Peek:
     """Reports aggregates of the passing records for each micro-batch (Spark's ``Dataset.observe``)."""
 
@@ -500,6 +507,13 @@ class TableSource:
     """
 
     store: str | None
+
+
+@dataclass(frozen=True)
+class VersionedTableSource(TableSource):
+    """The same, and keeps a value for so many ms after another one has replaced it."""
+
+    history_ms: int
 
 
 @dataclass(frozen=True)
@@ -891,6 +905,7 @@ Operation: TypeAlias = (
     | ProcessWithoutStores
     | StateStore
     | Merge
+    | SeveralTopics
     | Peek
     | NullKeyFilter
     | Count

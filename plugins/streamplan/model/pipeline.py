@@ -27,6 +27,7 @@ from streamplan.model.operations import (
     SubscriptionReceive,
     SubscriptionSend,
     TableSource,
+    VersionedTableSource,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology, TaskId
 from streamplan.model.stages import stateful_faults
@@ -42,6 +43,7 @@ from streamplan.model.topics import (
     TopicRole,
     TopicSpec,
     stream_join_changelog_configs,
+    versioned_changelog_configs,
     windowed_changelog_configs,
 )
 from streamplan.model.topology import Topology
@@ -628,6 +630,8 @@ def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
         case StateStore(retention_ms=retention_ms, retain_duplicates=duplicates) if retention_ms is not None:
             configs_of = stream_join_changelog_configs if duplicates else windowed_changelog_configs
             return configs_of(retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS), STORED_WINDOW_BYTES
+        case VersionedTableSource(history_ms=history_ms):
+            return versioned_changelog_configs(history_ms), 0
         case StoreForJoin(windows=windows):
             return stream_join_changelog_configs(windows.changelog_retention_ms), STORED_WINDOW_BYTES
     return CHANGELOG_CONFIGS, 0

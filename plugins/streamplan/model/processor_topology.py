@@ -43,6 +43,7 @@ from streamplan.model.operations import (
     TableMapValues,
     TableSource,
     ToTable,
+    VersionedTableSource,
 )
 from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.serdes.schema_source import SchemaSource
@@ -56,7 +57,7 @@ class Source:
     ``value`` is the serde of the values of a topic from outside, and None for a repartition topic. ``key_serde`` is
     that of the keys. ``carried`` is the serde of the values of a topic of a join by a foreign key, which are the same
     whatever is computed, and None elsewhere. ``timestamp`` tells the timestamps of the records, where the topic does
-    not.
+    not. ``is_one_of_several``: the library has one source for this topic and others. Here it is the processor behind.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Source:
     key_serde: KeySerde = STRING
     carried: Serde | None = None
     timestamp: str | PythonFunction | None = None
+    is_one_of_several: bool = False
 
 
 @dataclass(frozen=True)
@@ -281,6 +283,15 @@ class Subtopology:
             self.predecessors[node.name][0]: node.store
             for node in self.processors
             if isinstance(node.operation, TableSource) and node.store is not None
+        }
+
+    @property
+    def histories(self) -> dict[str, int]:
+        """By the name of a source how many ms its versioned table keeps a value that was replaced."""
+        return {
+            self.predecessors[node.name][0]: node.operation.history_ms
+            for node in self.processors
+            if isinstance(node.operation, VersionedTableSource)
         }
 
     def key_serde_of(self, name: str) -> KeySerde:

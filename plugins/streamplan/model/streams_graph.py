@@ -34,6 +34,7 @@ from streamplan.model.operations import (
     Process,
     Reduce,
     ResponseJoin,
+    SeveralTopics,
     StateStore,
     StoreForJoin,
     StreamJoin,
@@ -77,7 +78,7 @@ class GraphNode:
         parents: The nodes before it.
         children: The nodes after it.
         priority: Its place in the order in which nodes are built.
-        source: The source node that it becomes, if it reads a topic from outside.
+        topics: The topics that it reads as a stream.
         repartition: The topic, if it is a repartition node.
     """
 
@@ -87,7 +88,7 @@ class GraphNode:
     parents: list[GraphNode] = field(default_factory=list, repr=False)
     children: list[GraphNode] = field(default_factory=list, repr=False)
     priority: int = 0
-    source: Source | None = None
+    topics: frozenset[str] = frozenset()
     repartition: RepartitionTopic | None = None
 
     def __lt__(self, other: GraphNode) -> bool:
@@ -436,16 +437,28 @@ class StreamsGraph:
     def source(
         self,
         name: str,
-        topic: str,
+        topics: tuple[str, ...],
         value: Serde,
         key_serde: KeySerde,
         timestamp: str | PythonFunction | None,
     ) -> GraphNode:
-        """Add a source node that reads a stream."""
+        """Add a source node that reads a stream of one topic, or of several."""
         self._take(name)
-        self._read(topic, _STREAM)
-        source = Source(name, topic, caller_location(), value, key_serde, timestamp=timestamp)
-        return self.add(GraphNode(name, lambda before: [(source, ())], source.location, source=source))
+        for topic in topics:
+            self._read(topic, _STREAM)
+        self._refuse_overlap(frozenset(topics))
+        location = caller_location()
+        if len(topics) == 1:
+            source = Source(name, topics[0], location, value, key_serde, timestamp=timestamp)
+            built: BuiltNodes = [(source, ())]
+        else:
+            several = [
+                (Source(f"{name} of {topic}", topic, location, value, key_serde, None, timestamp, True), ())
+                for topic in topics
+            ]
+            together = Processor(name, SeveralTopics(topics), location)
+            built = [*several, (together, tuple(source.name for source, _ in several))]
+        return self.add(GraphNode(name, lambda before: built, location, topics=frozenset(topics)))
 
     def table_source(
         self,
@@ -581,6 +594,17 @@ class StreamsGraph:
         )
         return False
 
+    def _refuse_overlap(self, topics: frozenset[str]) -> None:
+        """Record a fault if a stream reads some of these topics and not all of them (``mergeDuplicateSourceNodes``)."""
+        for node in self._root.children:
+            if node.topics & topics and node.topics != topics:
+                read, here = (", ".join(map(repr, sorted(each))) for each in (node.topics, topics))
+                self.fault(
+                    f"two streams read topics that are not the same: {read} at {node.location}, and {here} here",
+                    "Read each topic with a stream() of its own, and merge() the streams where you need both",
+                )
+                return
+
     def _take(self, name: str) -> None:
         if name in self._names:
             self.fault(
@@ -614,6 +638,12 @@ class StreamsGraph:
             for child in graph_node.children:
                 heapq.heappush(queue, (child.priority, child))
         groups = [frozenset(merged.get(name, name) for name in group) for group in self.copartition_groups]
+        several = {
+            node.name: predecessors[node.name]
+            for node in nodes
+            if isinstance(node, Processor) and isinstance(node.operation, SeveralTopics)
+        }
+        groups = [frozenset(one for name in group for one in several.get(name, (name,))) for group in groups]
         relaxed = _before_left_joins(nodes, predecessors)
         operations = {name: NullKeyFilter(relaxed=True) for name in relaxed}
         nodes = [
@@ -659,12 +689,12 @@ class StreamsGraph:
                     )
 
     def _merged_sources(self) -> dict[str, str]:
-        """By the name of a later source the name of the first of the same topic (``mergeDuplicateSourceNodes``)."""
-        first: dict[str, str] = {}
+        """By the name of a later source the name of the first of the same topics (``mergeDuplicateSourceNodes``)."""
+        first: dict[frozenset[str], str] = {}
         merged: dict[str, str] = {}
         for node in self._root.children:
-            if node.source is not None and first.setdefault(node.source.topic, node.name) != node.name:
-                merged[node.name] = first[node.source.topic]
+            if node.topics and first.setdefault(node.topics, node.name) != node.name:
+                merged[node.name] = first[node.topics]
         return merged
 
 

@@ -50,6 +50,16 @@ CHANGELOG_CONFIGS = {"cleanup.policy": "compact", "message.timestamp.type": "Cre
 """``UnwindowedUnversionedChangelogTopicConfig`` of the same package."""
 
 
+VERSIONED_CHANGELOG_ADDITIONAL_LAG_MS = 86_400_000
+"""A day, in case clocks differ (``VersionedChangelogTopicConfig``)."""
+
+
+def versioned_changelog_configs(history_ms: int) -> dict[str, str]:
+    """The configs of a versioned store's changelog (``VersionedChangelogTopicConfig`` of the same package)."""
+    lag_ms = min(history_ms + VERSIONED_CHANGELOG_ADDITIONAL_LAG_MS, 2**63 - 1)
+    return {**CHANGELOG_CONFIGS, "min.compaction.lag.ms": str(lag_ms)}
+
+
 def windowed_changelog_configs(retention_ms: int) -> dict[str, str]:
     """The configs of a windowed store's changelog (``WindowedChangelogTopicConfig`` of the same package)."""
     return {**CHANGELOG_CONFIGS, "cleanup.policy": "compact,delete", "retention.ms": str(retention_ms)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
@@ -26,9 +26,10 @@ from streamplan.model.kstream import (
     judge_timestamp,
     stand_in,
 )
-from streamplan.model.operations import GlobalTableSource, TableSource
+from streamplan.model.operations import GlobalTableSource, TableSource, VersionedTableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
 from streamplan.model.streams_graph import GLOBAL_TABLE, StreamsGraph
+from streamplan.model.windows import Versioned
 from streamplan.model.words import answers_words
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KeySerde, Primitive
@@ -98,7 +99,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Json[V],
         key: str | None = ...,
@@ -110,7 +111,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Json[V],
         key: str | None = ...,
@@ -122,7 +123,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Json[V],
         key: str | None = ...,
@@ -134,7 +135,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Serde,
         key: str | None = ...,
@@ -146,7 +147,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Serde,
         key: str | None = ...,
@@ -158,7 +159,7 @@ class Topology:
     @overload
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Serde,
         key: str | None = ...,
@@ -169,7 +170,7 @@ class Topology:
 
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         value: Serde,
         key: str | None = None,
@@ -177,12 +178,14 @@ class Topology:
         timestamp: Text | Callable[[Any], datetime | int | None] | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """Read a topic as a stream of records.
+        """Read a topic, or several, as a stream of records.
 
-        Example: ``topology.stream("orders", value=Json("id string, amount bigint"))``
+        Examples: ``topology.stream("orders", value=Json("id string, amount bigint"))``,
+        ``topology.stream(("orders-eu", "orders-us"), value=Json("id string, amount bigint"))``
 
         Args:
-            topic: Its name in Kafka.
+            topic: Its name in Kafka. Or the names of several topics with alike records: they have one source node.
+                Partition 0 of each of them belongs to stream task 0.
             value: The serde that reads the values, as ``Json("Id string, Amount bigint")``.
             key: A name for what the key is. A join of a stream and a table with different names is refused.
             key_serde: The serde that reads the keys (``Consumed.withKeySerde``), as ``Long()``. By default
@@ -195,8 +198,9 @@ class Topology:
         """
         of_key = Key.declared(self._graph, "stream", key, key_serde)
         told = extractor(self._graph, "stream", timestamp, value)
-        fields = self._read(topic, value, of_key.serde, told)
-        source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topic, value, of_key.serde, told)
+        topics = self._topics_of(topic)
+        fields, *_ = [self._read(each, value, of_key.serde, told) for each in topics]
+        source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topics, value, of_key.serde, told)
         stream: KStream[Any, Any] = KStream(
             self._graph, source, fields, of_key, frozenset({source.name}), _record_class=class_of(value)
         )
@@ -211,7 +215,7 @@ class Topology:
         value: Json[V],
         key: str | None = ...,
         key_serde: None = ...,
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[str, V]: ...
@@ -224,7 +228,7 @@ class Topology:
         value: Json[V],
         key: str | None = ...,
         key_serde: Primitive[K],
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[K, V]: ...
@@ -237,7 +241,7 @@ class Topology:
         value: Json[V],
         key: str | None = ...,
         key_serde: KeySerde | None,
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[V], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[Any, V]: ...
@@ -250,7 +254,7 @@ class Topology:
         value: Serde,
         key: str | None = ...,
         key_serde: None = ...,
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[str, Any]: ...
@@ -263,7 +267,7 @@ class Topology:
         value: Serde,
         key: str | None = ...,
         key_serde: Primitive[K],
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[K, Any]: ...
@@ -276,7 +280,7 @@ class Topology:
         value: Serde,
         key: str | None = ...,
         key_serde: KeySerde | None,
-        store: str | None = ...,
+        store: str | Versioned | None = ...,
         timestamp: Text | Callable[[Any], datetime | int | None] | None = ...,
         name: str | None = ...,
     ) -> KTable[Any, Any]: ...
@@ -288,13 +292,14 @@ class Topology:
         value: Serde,
         key: str | None = None,
         key_serde: KeySerde | Primitive[Any] | None = None,
-        store: str | None = None,
+        store: str | Versioned | None = None,
         timestamp: Text | Callable[[Any], datetime | int | None] | None = None,
         name: str | None = None,
     ) -> KTable[Any, Any]:
         """Read a compacted topic as a table: the last value of each key. A null value deletes its key.
 
-        Example: ``topology.table("customers", value=Json("name string, city string"))``
+        Examples: ``topology.table("customers", value=Json("name string, city string"))``,
+        ``topology.table("prices", value=Json("price double"), store=Versioned("prices", history="1 hour"))``
 
         Args:
             topic: Its name in Kafka.
@@ -302,6 +307,7 @@ class Topology:
             key: A name for what the key is. A join of a stream and a table with different names is refused.
             key_serde: The serde that reads the keys; see :meth:`stream`.
             store: The name of the state store. Without it the table has a store only if something is joined with it.
+                Or a :class:`.Versioned` store, which keeps earlier values for late records of streams.
             timestamp: As for :meth:`stream`. A null value has no fields: ``"coalesce(at, record.timestamp)"``.
             name: The name of the nodes (``Consumed.as``). Without it the library's numbering gives one.
         """
@@ -309,11 +315,13 @@ class Topology:
         of_key = Key.declared(graph, "table", key, key_serde)
         told = extractor(graph, "table", timestamp, value)
         fields = self._read(topic, value, of_key.serde, told)
-        store_name = graph.store_name(store, f"{topic}-")
+        versioned = store if isinstance(store, Versioned) else None
+        store_name = graph.store_name(store.name if isinstance(store, Versioned) else store, f"{topic}-")
         generated = graph.next_name("KSTREAM-SOURCE-")
         source = generated if name is None else f"{name}-source"
         if name is not None and not name_fault(name) and (fault := name_fault(source)):
             graph.fault(fault, "Choose a shorter name")
+        history_ms = None if versioned is None else self._history_ms(versioned)
         needed = [store is not None]
         node = graph.table_source(
             source,
@@ -321,7 +329,11 @@ class Topology:
             topic,
             value,
             of_key.serde,
-            lambda: TableSource(store_name if needed[0] else None),
+            lambda: (
+                TableSource(store_name if needed[0] else None)
+                if history_ms is None
+                else VersionedTableSource(store_name, history_ms)
+            ),
             told,
         )
 
@@ -336,6 +348,7 @@ class Topology:
         table: KTable[Any, Any] = KTable(
             graph, node, fields, of_key, sources, None, store_name, materialize,
             _topic=(topic, value), _send_old_values=send_old_values, _record_class=class_of(value),
+            _is_versioned=versioned is not None,
         )  # fmt: skip
         judge_timestamp(table, "table", timestamp if isinstance(timestamp, Expression) else told)
         return table
@@ -422,6 +435,24 @@ class Topology:
         return GlobalKTable(
             graph, node, fields, of_key, frozenset(), _topic=topic, _serde=value, _record_class=class_of(value)
         )
+
+    def _history_ms(self, store: Versioned) -> int:
+        try:
+            return store.history_ms
+        except ValueError as error:
+            self._graph.fault(f"Versioned, history: {error}", "For example Versioned('prices', history='1 hour')")
+            return 0
+
+    def _topics_of(self, topic: str | Sequence[str]) -> tuple[str, ...]:
+        """The topics of a stream, each once."""
+        if isinstance(topic, str):
+            return (topic,)
+        if not topic:
+            self._graph.fault(f"stream: topic={topic!r}", "Name the topics that it reads: stream(('a', 'b'), value=…)")
+            return ("unknown",)
+        if len({*topic}) < len(topic):
+            self._graph.fault("stream: topic: a topic is named twice", "Name each topic once")
+        return tuple(dict.fromkeys(topic))
 
     def _read(
         self, topic: str, value: Serde, key_serde: KeySerde, timestamp: str | PythonFunction | None

@@ -20,6 +20,7 @@ from streamplan.model.operations import (
     Peek,
     PeekFunction,
     ProcessToAct,
+    SeveralTopics,
     Split,
     StoreForJoin,
     TableCount,
@@ -34,7 +35,7 @@ _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _ENDS = ForEach | Peek | PeekFunction | ProcessToAct
 """The operations behind which nothing has to follow."""
 
-_NO_EXPRESSIONS = ("store", "stores", "looked_up", "name", "timer", "ttl", "topic", "row")
+_NO_EXPRESSIONS = ("store", "stores", "looked_up", "name", "timer", "ttl", "topic", "topics", "row")
 """The fields of operations that have a text, and no expression."""
 
 
@@ -69,6 +70,11 @@ def _leading_nowhere(pipeline: Pipeline) -> Iterator[Diagnostic]:
                         else (f"no join looks anything up in this table of {topics}")
                     )
                     yield Diagnostic(node.location, said, "Use it, or remove the line")
+            elif isinstance(node.operation, SeveralTopics):
+                topics = ", ".join(map(repr, node.operation.topics))
+                yield Diagnostic(
+                    node.location, f"nothing is done with the records of {topics}", "Use it, or remove the line"
+                )
             elif isinstance(node.operation, Branch):
                 yield Diagnostic(
                     node.location,

@@ -1,4 +1,7 @@
-"""The windows of aggregates and joins (``org.apache.kafka.streams.kstream``), and the bytes of a key with a window."""
+"""The windows of aggregates and joins (``org.apache.kafka.streams.kstream``), and the bytes of a key with a window.
+
+Also how long a versioned table keeps its history.
+"""
 
 from __future__ import annotations
 
@@ -382,6 +385,31 @@ class UntilWindowCloses(_Written):
 
     def __init__(self) -> None:
         self._hold()
+
+
+@judged_constructor
+@dataclass(frozen=True)
+class Versioned(_Written):
+    """The state store of a table that keeps earlier values (``Stores.persistentVersionedKeyValueStore``).
+
+    Example: ``Versioned("prices", history="1 hour")``
+
+    Attributes:
+        name: The name of the store.
+        history: A duration, as ``"1 hour"``: so long after a value was replaced a late record still finds it.
+    """
+
+    name: str
+    history: str
+
+    def __init__(self, name: str, history: Duration) -> None:
+        self._hold(history=history)
+        self.__dict__["name"] = name
+
+    @property
+    def history_ms(self) -> int:
+        """``history`` in ms. Raises ValueError where it is no duration."""
+        return duration_ms(self.history)
 
 
 @judged_constructor

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from streamplan.checks.framework.application import Application, SubtopologyTopics
-from streamplan.model.operations import GlobalJoin, StateStore
+from streamplan.model.operations import GlobalJoin, SeveralTopics, StateStore
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
 from streamplan.model.topics import TopicRole, TopicSpec
@@ -144,6 +144,12 @@ def _box(subtopology: Subtopology, pipeline: Pipeline) -> _Box:
     for node in subtopology.nodes:
         at = prefix + node.name
         match node:
+            case Source(is_one_of_several=True):
+                continue
+            case Processor(operation=SeveralTopics(topics=topics)):
+                nodes.append(_node(at, node.name, "source"))
+                box.inputs += [(f"topic {topology.decorate(topic)}", at) for topic in topics]
+                continue
             case Source(topic=topic):
                 nodes.append(_node(at, node.name, "source"))
                 box.inputs.append((f"topic {topology.decorate(topic)}", at))

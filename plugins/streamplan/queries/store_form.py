@@ -27,6 +27,7 @@ from streamplan.model.operations import (
     Peek,
     PeekFunction,
     Reduce,
+    SeveralTopics,
     Split,
     StateStore,
     StoreForJoin,
@@ -35,6 +36,7 @@ from streamplan.model.operations import (
     TableSource,
     ToStream,
     ToTable,
+    VersionedTableSource,
 )
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
@@ -61,7 +63,7 @@ from streamplan.serdes.value_text import text_of_value
 
 _LEAVES_VALUE = (
     *(KeySelect, Filter, FilterNot, FilterFunction, FilterNotFunction, Split, Branch, Peek, PeekFunction),
-    *(NullKeyFilter, Reduce, TableSource, TableFilter, ToTable, ToStream, StoreForJoin),
+    *(NullKeyFilter, Reduce, SeveralTopics, TableSource, TableFilter, ToTable, ToStream, StoreForJoin),
 )
 """The operations behind which a value has the bytes that it was read with."""
 
@@ -169,7 +171,8 @@ def changelogs_of(pipeline: Pipeline) -> dict[str, str]:
     """Return the changelogs of the stores of a pipeline that can be asked, by the name of the store.
 
     The others are those of joins that hold what waits: the subscriptions of a join by a foreign key, and the store that
-    both sides of an outer join share.
+    both sides of an outer join share. Nor can a versioned store be asked: the last record of a key in its changelog may
+    be a late one.
     """
     return {store: spec.name for store, (_, _, spec) in _asked(pipeline).items()}
 
@@ -203,6 +206,8 @@ def _asked(pipeline: Pipeline) -> dict[str, tuple[Subtopology, Processor, TopicS
     changelogs = {spec.name: spec for spec in pipeline.declared_topics() if spec.role is TopicRole.CHANGELOG}
     found = {}
     for group, node in pipeline.stores:
+        if isinstance(node.operation, VersionedTableSource):
+            continue
         spec = None if node.store is None else changelogs.get(pipeline.topology.changelog_topic(node.store))
         if node.store is not None and spec is not None and spec.is_of_store:
             found[node.store] = (group, node, spec)

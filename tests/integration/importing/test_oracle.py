@@ -12,7 +12,7 @@ from streamplan.errors import Refused
 from streamplan.importing.application import ImportedApplication, import_application
 from streamplan.local.jars import KAFKA_STREAMS
 
-from tests.support.kafka_streams import STREAMS, java, strings
+from tests.support.kafka_streams import STREAMS, collection, java, strings
 from tests.support.soak import seeds
 from tests.support.topologies import CASES, OF_TABLES, WITH_COGROUP, WITH_GLOBAL_TABLES, drawn, parse, refusal, theirs
 
@@ -264,6 +264,23 @@ def table_grouped(jvm: Any, builder: Any) -> None:
     builder.table("users").groupBy(key_mapper()).count().toStream().to("counts")
 
 
+def several_topics(jvm: Any, builder: Any) -> None:
+    builder.stream(collection(jvm, ["orders-eu", "orders-us"])).filter(predicate()).to("all-orders")
+
+
+def versioned_table(jvm: Any, builder: Any, joined: Any = None) -> None:
+    store = jvm.org.apache.kafka.streams.state.Stores.persistentVersionedKeyValueStore(
+        "prices", jvm.java.time.Duration.ofHours(1)
+    )
+    prices = builder.table("prices", getattr(jvm.org.apache.kafka.streams.kstream.Materialized, "as")(store))
+    builder.stream("orders").join(prices, joiner(), *([] if joined is None else [joined])).to("priced")
+
+
+def graced_join(jvm: Any, builder: Any) -> None:
+    joined = jvm.org.apache.kafka.streams.kstream.Joined
+    versioned_table(jvm, builder, getattr(joined, "as")("priced").withGracePeriod(jvm.java.time.Duration.ofMinutes(1)))
+
+
 def pattern(jvm: Any, builder: Any) -> None:
     builder.stream(jvm.java.util.regex.Pattern.compile("orders-.{2}")).to("all-orders")
 
@@ -283,6 +300,8 @@ DECLARED = {
     global_table: "KSTREAM-LEFTJOIN-0000000004: the key that it looks up in the global table",
     two_global_tables: "KSTREAM-LEFTJOIN-0000000007: which global table it joins",
     suppressed: "KTABLE-SUPPRESS-0000000003: whether it is untilWindowCloses()",
+    several_topics: "KSTREAM-SOURCE-0000000000: the fields of orders-us",
+    versioned_table: "KSTREAM-JOIN-0000000003: the value that it gives",
     suppressed_by_name: "closed: whether it is untilWindowCloses()",
     table_mapped_by_name: "mine: whether it is map_values() or filter() of the table: the application named it",
     table_mapped_by_name_with_a_store: "mine: whether it is map_values() or filter() of the table",
@@ -294,7 +313,8 @@ DECLARED = {
 
 OTHER = {
     stream_to_table: "KSTREAM-JOIN-0000000004: the value that it gives",
-    pattern: "KSTREAM-SOURCE-0000000000: one topic of those that match orders-.{2}",
+    graced_join: "priced: The language does not have a grace period of a join",
+    pattern: "KSTREAM-SOURCE-0000000000: the topics that match orders-.{2}",
 }
 """The language has no such topology."""
 

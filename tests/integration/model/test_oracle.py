@@ -27,7 +27,12 @@ from streamplan.model.kstream import (
 )
 from streamplan.model.partitioner import murmur2, partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
-from streamplan.model.topics import CHANGELOG_CONFIGS, REPARTITION_CONFIGS, windowed_changelog_configs
+from streamplan.model.topics import (
+    CHANGELOG_CONFIGS,
+    REPARTITION_CONFIGS,
+    versioned_changelog_configs,
+    windowed_changelog_configs,
+)
 from streamplan.model.topology import Topology
 
 from tests.support.examples import PIPELINES
@@ -205,6 +210,21 @@ REFUSED = {
         "Topic users has already been registered by another source",
         "the topic 'users' is read twice",
     ),
+    "topics of which another stream reads some": (
+        "stream eu,us; stream us",
+        "Two source nodes are subscribed to overlapping but not equal input topics",
+        "two streams read topics that are not the same: 'eu', 'us' at ",
+    ),
+    "several topics and other ones": (
+        "stream eu,us; stream us,asia",
+        "Two source nodes are subscribed to overlapping but not equal input topics",
+        "and 'asia', 'us' here",
+    ),
+    "several topics of which one is a table": (
+        "stream eu,us; table us",
+        "Topic us has already been registered by another source",
+        "the topic 'us' is read twice",
+    ),
     "a join before another aggregate of its table's grouping": (
         "stream orders; group_by name=grouped as=grouped; count store=x as=counts; stream clicks; join counts; "
         "grouped.reduce",
@@ -332,13 +352,14 @@ def test_a_topology_with_aggregates_of_several_streams_is_described_as_by_the_li
     [
         ("RepartitionTopicConfig", REPARTITION_CONFIGS),
         ("UnwindowedUnversionedChangelogTopicConfig", CHANGELOG_CONFIGS),
+        ("VersionedChangelogTopicConfig", versioned_changelog_configs(WINDOWS.retention_ms)),
         ("WindowedChangelogTopicConfig", windowed_changelog_configs(WINDOWS.changelog_retention_ms)),
     ],
 )
 def test_internal_topics_have_the_configs_the_library_gives_them(jvm: Any, config: str, ours: dict[str, str]) -> None:
     internals = jvm.java.lang.Class.forName(f"{STREAMS}.processor.internals.{config}")
     none = jvm.java.util.HashMap()
-    windowed = config.startswith("Windowed")
+    windowed = config.startswith(("Windowed", "Versioned"))
     arguments = ["topic", none, *([WINDOWS.retention_ms] if windowed else [])]
     for constructor in internals.getDeclaredConstructors():
         if constructor.getParameterCount() == len(arguments):  # name, overrides, retention; the class is not public

@@ -19,6 +19,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.operations import StreamJoin
 from streamplan.model.partitioner import partition_for_key
+from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.windows import (
     CalendarWindows,
     JoinWindows,
@@ -26,6 +27,7 @@ from streamplan.model.windows import (
     SessionWindows,
     SlidingWindows,
     TimeWindows,
+    Versioned,
 )
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
@@ -46,6 +48,16 @@ def tried(
     made = Tried(bootstrap_servers, tmp_path, spark, restoring=request.param)
     yield made
     made.delete_topics()
+
+
+class Seen(Processor):
+    """Numbers the records of a key."""
+
+    def process(self, record: Record, store: KeyValueStore) -> list[dict[str, int]]:
+        seen = store.get()
+        number = 1 if seen is None else seen.n + 1
+        store.put({"n": number})
+        return [{"n": number}]
 
 
 def big_endian(count: int) -> bytes:
@@ -93,6 +105,32 @@ def test_operations_without_state_in_several_branches(tried: Tried) -> None:
         ("sales", "the value is not JSON"),
     ]
     assert any("passed 6, least -1" in line for line in tried.lines), tried.lines
+
+
+@restored
+def test_topics_of_one_source_have_the_stream_tasks_of_the_one_with_the_most_partitions(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    sales = topology.stream((named("eu"), named("us")), value=SALE)
+    sales.filter("amount >= 10").to(named("large"))
+    sales.process(Seen, store="seen", state="n bigint", schema="n bigint").to(named("numbered"))
+    sales.group_by("shop").aggregate({"total": "sum(amount)"}, store="totals")
+    tried.partition_counts[named("us")] = 3
+    tried.create_topics()
+    assert tried.pipeline.partitions(topology.subtopologies[0]) == 3
+    tried.produce("eu", [(f"e{n}", sale("x" if n % 2 else "y", n), n) for n in range(20)])
+    tried.produce("us", [(f"u{n}", sale("x", n), n) for n in range(20)] + [("u", b"no JSON", 7)])
+    tried.drain()
+    tried.produce("us", [(f"u{n}", sale("z", 10), 30 + n) for n in range(20)])
+    tried.drain()
+    large = [key for key, _ in tried.records("large")]
+    assert Counter(large) == Counter([f"{of}{n}" for of in "eu" for n in range(10, 20)] + [f"u{n}" for n in range(20)])
+    again = [(f"{of}{n}", {"n": 1}) for of in "eu" for n in range(20)] + [(f"u{n}", {"n": 2}) for n in range(20)]
+    assert tried.records("numbered") == sorted(again, key=repr)
+    assert tried.store("totals") == {"x": {"total": 290}, "y": {"total": 90}, "z": {"total": 200}}
+    assert tried.dead_letters() == [("us", "the value is not JSON")]
+    brokers = Brokers(tried.bootstrap_servers)
+    rows = recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
+    assert [row for row in rows if not row.agrees] == []
 
 
 @restored
@@ -1056,6 +1094,29 @@ def test_the_latest_of_merged_topics_is_told_by_time(tried: Tried) -> None:
     tried.drain()
     kept = {store: tried.store(store)["k"]["shop"] for store in ("latest", "greatest", "least")}
     assert kept == {"latest": "two-0", "greatest": "two-0", "least": "two-0"}
+
+
+@both_ways
+def test_a_late_record_is_joined_with_the_version_of_its_time(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    prices = topology.table(named("prices"), value=Json("price bigint"), store=Versioned("prices", "1 minute"))
+    sales = topology.stream(named("sales"), value=SALE)
+    sales.left_join(prices, {"shop": "shop", "price": "table.price"}).to(named("priced"))
+    tried.create_topics()
+    tried.produce("prices", [("a", {"price": second}, second) for second in (10, 50, 100)] + [("b", {"price": 1}, 0)])
+    tried.produce("sales", [("a", sale("at 30", 1), 30), ("a", sale("at 110", 1), 110), ("b", sale("old", 1), 1)])
+    tried.drain()
+    tried.produce("prices", [("a", {"price": 70}, 70), ("a", None, 105), ("a", {"price": 39}, 39)])
+    tried.produce("sales", [("a", sale(f"late at {second}", 1), second) for second in (104, 80, 60, 45, 20)])
+    tried.produce("sales", [("a", sale("at 106", 1), 106), ("b", sale("at 0", 1), 0)])
+    tried.drain()
+    found = {value["shop"]: value.get("price") for _, value in tried.records("priced")}
+    # 20 is before the history of the row of 100, and the row of 39 is later than that of the row of 105.
+    late = {"late at 104": 100, "late at 80": 70, "late at 60": 50, "late at 45": 10, "late at 20": None}
+    assert found == {"at 30": 10, "at 110": 100, "old": 1, **late, "at 106": None, "at 0": 1}
+    changelog = [(m.key(), m.timestamp()[1]) for m in tried.read(topology.changelog_topic("prices"))]
+    of_a = [(at - EPOCH) // 1000 for key, at in changelog if key == b"a"]
+    assert of_a == [10, 50, 100, 70, 105, 39]
 
 
 @restored

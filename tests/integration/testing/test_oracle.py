@@ -49,6 +49,7 @@ from tests.support.soak import seeds, soak
 from tests.support.streams_library import Library, java_with_callbacks, raw
 from tests.support.twin_topologies import (
     GAPS_STATE,
+    HISTORY_SECONDS,
     JOINED_WITHIN,
     SESSIONS,
     TOPICS,
@@ -64,6 +65,7 @@ from tests.support.twin_topologies import (
     program,
     theirs,
 )
+from tests.support.versioned_task import VersionedTask
 from tests.support.window_task import WindowTask
 
 APPLICATION = "twin"
@@ -264,7 +266,7 @@ def last_of_each(
 def random_records(seed: int, steps: Program, count: int) -> list[Piped]:
     """Late ones only where time decides nothing."""
     chosen = random.Random(seed)
-    topics = [step.topic for step in steps if step.word in TOPICS]
+    topics = [topic for step in steps if step.word in TOPICS for topic in step.topics]
     late = not is_ordered_by_time(steps)
     records, now = [], BEGIN
     for _ in range(count):
@@ -282,7 +284,7 @@ def random_records(seed: int, steps: Program, count: int) -> list[Piped]:
 def late_records(seed: int, steps: Program, count: int) -> list[Piped]:
     """Records of few keys, some of them late, so that many meet and some are too late."""
     chosen = random.Random(seed)
-    topics = [step.topic for step in steps if step.word == "stream"]
+    topics = [topic for step in steps if step.word == "stream" for topic in step.topics]
     records, now = [], BEGIN
     for _ in range(count):
         now += chosen.choice([0, 0, 1, 500, 10_000, 31_000, 61_000])
@@ -380,11 +382,15 @@ COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s
         "stream_at a; group_by_key; short_windows; count; to_stream; window_counts; to counts; stream_told b; "
         "to copied; @7 group_by_key; sessions; count; @0 map_values; to mapped; stream_told c; stream_at d; "
         "join_soon 14; to joined",
+        "stream a,b; filter; to copied; @0 group_by; count; to_stream; counts; to counts; @0 group_by_key; "
+        "python_aggregate; to_stream; to last; stream_at c,d; map_values; to mapped",
+        "stream a; filter; to passed; stream passed; group_by_key; count; to_stream; counts; to counts; "
+        "stream passed; map_values; to mapped",
     ],
     ids=[
         *("count", "several of one record", "joins of streams", "functions", "cogroup", "processors without a store"),
         "branches and values",
-        "told timestamps",
+        *("told timestamps", "one source of several topics", "a topic that is written, and read twice"),
     ],
 )
 def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
@@ -1081,7 +1087,7 @@ def test_the_updates_of_a_micro_batch_have_the_order_of_the_library(
     So the library's record cache passes them. Its key is that of the store, which the text of each value names.
     """
     steps, chosen, now = program(text), random.Random(seed), BEGIN
-    topics = [step.topic for step in steps if step.word == "stream"]
+    topics = [topic for step in steps if step.word == "stream" for topic in step.topics]
     with both(spark, jvm, steps) as (driver, library):
         for first in (0, 12):
             records = []
@@ -1617,6 +1623,52 @@ def test_a_stream_is_joined_with_a_global_table_as_in_the_library(
     steps = program(text)
     records = [one for one in random_records(seed, steps, count) if one.topic != "t" or is_readable(one.value)]
     assert compare(spark, jvm, steps, records) > 0
+
+
+def versioned_records(seed: int, count: int) -> list[Piped]:
+    """Rows of one key, and records of a stream up to the newest row. Both are late, some by more than the history."""
+    chosen = random.Random(seed)
+    records, now = [], BEGIN
+    for number in range(count):
+        now += chosen.choice([0, 1, 500, 4_000, 20_000])
+        late = now - chosen.choice([0, 0, 1, 400, 10_000, 29_999, 30_000, 30_001, 50_000])
+        row = chosen.choice([b'{"n": %d, "s": "x"}' % number, b'{"n": 1, "s": "%d"}' % number, None])
+        records.append(Piped("t", "k", row, late if chosen.random() < 0.5 else now))
+        records.append(Piped("a", "k", b'{"n": %d, "s": "now"}' % number, now))
+        records.append(Piped("a", "k", b'{"n": %d, "s": "late"}' % number, late))
+    return records
+
+
+@pytest.mark.parametrize("seed", seeds(3, 100))
+def test_a_versioned_table_gives_the_rows_of_the_library(jvm: Any, seed: int) -> None:
+    """The state without Spark."""
+    steps = program("versioned_table t; stream a; left_join 0; to joined")
+    task, library = VersionedTask(1000 * HISTORY_SECONDS), LibraryDriver(jvm, steps)
+    met = 0
+    for record in versioned_records(seed, 100):
+        library.pipe(record)
+        its = library.outputs()
+        if record.topic == "t":
+            number = None if record.value is None else json.loads(record.value)["s"]
+            task.run(("price", record.at, number))
+            assert [one[1:] for one in its[f"{APPLICATION}-t-store-changelog"]] == [(value_of(record.value), record.at)]
+        else:
+            ((_, value, at),) = its["joined"]
+            assert (task.run(("order", record.at)), at) == ([value.get("s")], record.at), record
+            met += "s" in value
+    library.close()
+    assert met > 20
+
+
+@pytest.mark.parametrize(("seed", "count"), [(1, 4), *(pytest.param(n, 30, marks=pytest.mark.soak) for n in range(5))])
+def test_a_stream_is_joined_with_a_versioned_table_as_in_the_library(
+    spark: SparkSession, jvm: Any, seed: int, count: int
+) -> None:
+    steps = program(
+        "versioned_table t; stream a; left_join 0; to all; @1 filter; join 0; group_by_key; count; to_stream; counts; "
+        "to counts"
+    )
+    assert compare(spark, jvm, steps, versioned_records(seed, count)) > 0
 
 
 # -- where they differ, as docs/language.md says

@@ -99,11 +99,14 @@ orders.to("topic_of", topics="a")
 topology.stream("clicks", value=Json("at timestamp"), timestamp=5)
 → 1: stream: timestamp is the number 5; it takes a text or a function. For example timestamp='…'
 
-topology.stream(["clicks", "views"], value=Json("page string"))
-→ 1: stream: topic is a list; it takes a text. Read each topic, and merge the streams: topology.stream('a', …).merge(topology.stream('b', …))
+topology.stream({"clicks", "views"}, value=Json("page string"))
+→ 1: stream: topic is a set; it takes a text or a tuple. Write the topics in parentheses: topology.stream(('a', 'b'), value=…)
 
 topology.stream("clicks", value=Json("page string"), key=String())
 → 1: stream: key is a String; it takes a text. Write key_serde=String()
+
+orders.join(customers, {"id": "id"}, grace="1 minute")
+→ 1: join: there is no argument 'grace'. Windows take it: TimeWindows('…', grace='…'), JoinWindows('…', grace='…'). A record that is joined with a table does not wait for rows that come later
 
 orders.group_by(["customer", "id"])
 → 1: group_by: key is a list; it takes a text. Write a key of several fields as one: 'struct(a, b)', key_serde=Json('a string, b string')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TypeAlias
 
 from pyspark.errors import PySparkException
@@ -44,6 +45,7 @@ from streamplan.model.operations import (
     PeekFunction,
     ProcessToAct,
     ProcessWithoutStores,
+    SeveralTopics,
     Split,
     Suppress,
     TableFilter,
@@ -324,7 +326,7 @@ class OperatorPlanner:
                 return self._act(node, frame)
             case ProcessWithoutStores() as process:
                 return process_records(frame, process, self.subtopology.id, self.subtopology.children_of(node))
-            case Merge():
+            case Merge() | SeveralTopics():
                 return self._merge(node, predecessors)
             case Peek(metrics=metrics):
                 return self._observe(node.name, frame, metrics)
@@ -352,7 +354,7 @@ class OperatorPlanner:
         return self._apply_stateful(node, predecessors, self)
 
     def _merge(self, node: Processor, frames: Sequence[RecordFrame]) -> RecordFrame:
-        """Merge two streams. Where both have what was made of one record, that has the library's order."""
+        """Merge streams. Where all have what was made of one record, that has the library's order."""
         subtopology = self.subtopology
         names = subtopology.predecessors[node.name]
         frames = [
@@ -361,8 +363,7 @@ class OperatorPlanner:
         ]
         if sides := merged_sides(subtopology, node):
             frames = [frame.placed(side.place, side.places_behind) for side, frame in zip(sides, frames, strict=True)]
-        one, other = frames
-        return one.union(other)
+        return reduce(RecordFrame.union, frames)
 
     def store_updates(self, node: Processor, frame: RecordFrame) -> RecordFrame:
         """Write the updates of a table into the changelog of its store, where it has one; return those that are passed.

@@ -6,6 +6,9 @@ reached its time.
 
 A task of Kafka Streams takes the oldest of the records that it has fetched, which is the same, and does not wait when
 it has read all of a topic, which is not (``PartitionGroup.readyToProcess``). docs/language.md says why.
+
+A versioned table keeps the rows that were replaced for some time. So a late record meets the row of its own time, and a
+late row takes its place among the others (``RocksDBVersionedStore``).
 """
 
 from __future__ import annotations
@@ -35,12 +38,15 @@ WAITING_ROWS = 1000
 _BEFORE_ALL_TIME = -(1 << 63)
 
 
-def join_streams_with_tables(frames: Mapping[str, RecordFrame], tables: Mapping[str, str]) -> DataFrame:
+def join_streams_with_tables(
+    frames: Mapping[str, RecordFrame], tables: Mapping[str, str], histories: Mapping[str, int]
+) -> DataFrame:
     """Look up the key of every record of every source in every table.
 
     Args:
         frames: The records of each source, by the name of the source.
         tables: For each source that is a table the name of its store.
+        histories: For each of them that is versioned how many ms it keeps a row that was replaced.
 
     Returns:
         One row for each record. The fields of source ``n`` stand in ``f<n>``, the row of table ``n`` in ``t<n>``.
@@ -73,7 +79,8 @@ def join_streams_with_tables(frames: Mapping[str, RecordFrame], tables: Mapping[
     }
     table_columns = [StructField(f"t{number}", row_type) for number, row_type in types.items()]
     schema = StructType([*rows.schema.fields, *table_columns])
-    processor = _TableJoin(types, [number for number in range(len(frames)) if number not in types])
+    kept = {number: histories[name] for number, name in enumerate(frames) if name in histories}
+    processor = _TableJoin(types, [number for number in range(len(frames)) if number not in types], kept)
     return rows.groupBy("partition", "key").transformWithState(processor, schema, "Update", "none")
 
 
@@ -110,18 +117,24 @@ class _TableJoin(StatefulProcessor):
 
     ``types``    the fields of each source that is a table, by its number
     ``streams``  the numbers of the other sources
+    ``histories``  of versioned tables how many ms a row is kept that was replaced, by their numbers
     """
 
-    def __init__(self, types: Mapping[int, StructType], streams: Sequence[int]) -> None:
+    def __init__(self, types: Mapping[int, StructType], streams: Sequence[int], histories: Mapping[int, int]) -> None:
         self._types = types
         self._streams = streams
+        self._histories = histories
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._tables = {}
+        self._tables: dict[int, _Table | _VersionedTable] = {}
         for number, row_type in self._types.items():
             # A table's updates may be looked up in another table. Where there is a stream, its time counts.
             readers = self._streams or [other for other in self._types if other != number]
-            self._tables[number] = _Table(handle, number, row_type, readers)
+            if number in self._histories:
+                history_ms = self._histories[number]
+                self._tables[number] = _VersionedTable(handle, number, row_type, readers, history_ms)
+            else:
+                self._tables[number] = _Table(handle, number, row_type, readers)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         for table in self._tables.values():
@@ -203,3 +216,79 @@ class _Table:
 
     def _by_name(self, row: tuple[Any, ...] | None) -> dict[str, Any] | None:
         return None if row is None else dict(zip(self._names, row, strict=True))
+
+
+class _VersionedTable:
+    """The rows of one key in the order of their times, as far as a reader may still find them.
+
+    The library forgets by the newest row of its stream task. A micro-batch has all that there is of the table. So what
+    counts here is the newest row of the key among those that the readers have reached.
+
+    ``readers``  the numbers of the sources that are looked up in the table
+    """
+
+    def __init__(
+        self,
+        handle: StatefulProcessorHandle,
+        number: int,
+        row_type: StructType,
+        readers: Sequence[int],
+        history_ms: int,
+    ) -> None:
+        self._names = row_type.names
+        self._readers = readers
+        self._history_ms = history_ms
+        version = StructType([StructField("at", LongType()), StructField("row", row_type)])
+        fields = [StructField("versions", ArrayType(version)), StructField("reached", ArrayType(LongType()))]
+        self._state = handle.getValueState(f"v{number}", StructType(fields))
+
+    def load(self) -> None:
+        self._loaded = self._state.get() if self._state.exists() else None
+        versions, reached = self._loaded or ((), [_BEFORE_ALL_TIME] * len(self._readers))
+        self._versions = [
+            (at, None if row is None else dict(zip(self._names, row, strict=True))) for at, row in versions
+        ]
+        self._reached = dict(zip(self._readers, reached, strict=True))
+
+    def put(self, at: int, row: Mapping[str, Any] | None) -> None:
+        """Put a row to its place in time, unless it is later than the history. It replaces one of the same time."""
+        if self._versions and at < self._versions[-1][0] - self._history_ms:
+            return
+        place = bisect_right(self._versions, at, key=itemgetter(0))
+        same = place > 0 and self._versions[place - 1][0] == at
+        self._versions[place - same : place] = [
+            (at, None if row is None else {name: row[name] for name in self._names})
+        ]
+
+    def get(self, source: int, at: int) -> dict[str, Any] | None:
+        """Return the row that is valid at the time of a record of a source; None where that time is forgotten."""
+        if source in self._reached:
+            self._reached[source] = max(at, self._reached[source])
+        newest = self._until(self._reached.get(source, at)) - 1
+        found = self._until(at) - 1
+        if found < 0 or (found < newest and at < self._versions[newest][0] - self._history_ms):
+            return None
+        return self._versions[found][1]
+
+    def store(self) -> None:
+        reached = min(self._reached.values())
+        newest = max(self._until(reached), len(self._versions) - WAITING_ROWS) - 1
+        if newest >= 0:
+            # The row that is valid at the beginning of the history is the first one that is found.
+            first = min(max(self._until(self._versions[newest][0] - self._history_ms) - 1, 0), newest)
+            del self._versions[:first]
+            at, row = self._versions[-1]
+            if row is None and at < reached - self._history_ms:
+                self._versions.clear()  # until then a late row must not take the place of the deletion
+        if not self._versions:
+            if self._loaded is not None:
+                self._state.clear()
+            return
+        versions = [(at, None if row is None else tuple(row.values())) for at, row in self._versions]
+        state = versions, list(self._reached.values())
+        if state != self._loaded:
+            self._state.update(state)
+
+    def _until(self, at: int) -> int:
+        """The number of rows of that time or earlier."""
+        return bisect_right(self._versions, at, key=itemgetter(0))

@@ -36,7 +36,7 @@ class LookUpPlan(OperatorPlan[LookUpStage]):
 
     def operate(self, inputs: Mapping[str, RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
         """See :meth:`StagePlan.operate`."""
-        return join_streams_with_tables(inputs, self.stage.subtopology.table_stores)
+        return self._joined(inputs)
 
     def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Mapping[str, RecordFrame]) -> None:
         """See :meth:`StagePlan.bind`. The sources have the joined records."""
@@ -44,12 +44,12 @@ class LookUpPlan(OperatorPlan[LookUpStage]):
 
     def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
-        return join_streams_with_tables(stored.frames(stored.table_rows()), self.stage.subtopology.table_stores)
+        return self._joined(stored.frames(stored.table_rows()))
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on with the records of each source, with the rows that they meet."""
         stores = self.stage.subtopology.table_stores
-        planner.bind_all(joined_frames(join_streams_with_tables(frames, stores), frames, stores))
+        planner.bind_all(joined_frames(self._joined(frames), frames, stores))
         return Recounted()
 
     def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
@@ -57,6 +57,10 @@ class LookUpPlan(OperatorPlan[LookUpStage]):
         if not isinstance(node.operation, Join):
             return super().apply(node, frames, planner)
         return _with_rows(frames[0], node, node.operation)
+
+    def _joined(self, frames: Mapping[str, RecordFrame]) -> DataFrame:
+        group = self.stage.subtopology
+        return join_streams_with_tables(frames, group.table_stores, group.histories)
 
 
 class ResultLookUpPlan(OperatorPlan[ResultLookUpStage]):
@@ -75,7 +79,7 @@ class ResultLookUpPlan(OperatorPlan[ResultLookUpStage]):
 
     def operate(self, inputs: Mapping[str, RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
         """See :meth:`StagePlan.operate`."""
-        return join_streams_with_tables(inputs, self._tables)
+        return self._joined(inputs)
 
     def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Mapping[str, RecordFrame]) -> None:
         """See :meth:`StagePlan.bind`."""
@@ -90,7 +94,7 @@ class ResultLookUpPlan(OperatorPlan[ResultLookUpStage]):
         records = self.inputs(planner)[node.name]
         nothing = replace(records, data=records.data.where("record.partition < 0"))
         table = stored.frames(stored.table_rows())[self.stage.table]
-        return join_streams_with_tables({node.name: nothing, self.stage.table: table}, self._tables)
+        return self._joined({node.name: nothing, self.stage.table: table})
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on with the rows that the records meet."""
@@ -107,6 +111,9 @@ class ResultLookUpPlan(OperatorPlan[ResultLookUpStage]):
         row = table.data.select(F.struct(*table.fields).alias("row")).schema["row"].dataType
         record = F.col("record").withField(f"`{node.store}`", F.lit(None).cast(row))
         return _with_rows(frames[0].with_record(record), node, node.operation)
+
+    def _joined(self, frames: Mapping[str, RecordFrame]) -> DataFrame:
+        return join_streams_with_tables(frames, self._tables, self.stage.subtopology.histories)
 
     @property
     def _tables(self) -> Mapping[str, str]:
