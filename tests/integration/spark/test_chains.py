@@ -213,6 +213,41 @@ def test_a_reduction_and_the_table_that_it_is_joined_with_are_restored_and_go_on
 
 
 @pytest.mark.parametrize(
+    "tried", [True, pytest.param(False, marks=pytest.mark.soak)], indirect=True, ids=["restored", "continued"]
+)
+def test_the_tables_that_a_stream_is_joined_with_are_restored_from_the_changelogs_of_what_has_made_them(
+    tried: Tried,
+) -> None:
+    """One is a count of the stream, and the other one a stream as a table. A deleted row is met no more."""
+    rates = tried.topology.stream(tried.named("rates"), value=Json("rate bigint")).to_table()
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    counts = sales.group_by_key().count(store="sold")
+    counted = sales.join(counts, {"amount": "amount", "nth": "table.count"})
+    counted.left_join(rates, {"amount": "amount", "nth": "nth", "rate": "table.rate"}).to(tried.named("out"))
+    tried.create_topics()
+    for given, sold in (
+        ([("a", {"rate": 1}, 0)], [("a", sale("x", 5), 1), ("a", sale("x", 3), 2)]),
+        ([("a", {"rate": 2}, 3)], [("a", sale("x", 4), 4), ("b", sale("x", 9), 4)]),
+        ([("a", None, 5), ("b", {"rate": 4}, 5)], [("a", sale("x", 6), 6), ("b", sale("x", 8), 6)]),
+    ):
+        tried.produce("rates", given)
+        tried.produce("sales", sold)
+        tried.drain()
+    made = [("a", 5, 1, 1), ("a", 3, 2, 1), ("a", 4, 3, 2), ("b", 9, 1, None), ("a", 6, 4, None), ("b", 8, 2, 4)]
+    expected = [
+        (key, {"amount": amount, "nth": nth, **({} if rate is None else {"rate": rate})})
+        for key, amount, nth, rate in made
+    ]
+    assert without_nulls(tried.records("out")) == sorted(expected, key=repr)
+    assert values(tried, "sold") == {"a": [2, 3, 4], "b": [1, 2]}
+    assert tried.dead_letters() == []
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (2 if tried.restoring else 0), tried.lines
+    rows = list(recount(tried.spark, tried.pipeline, cluster(tried), Brokers(tried.bootstrap_servers)))
+    assert [row for row in rows if not row.agrees] == []
+
+
+@pytest.mark.parametrize(
     "tried", [False, pytest.param(True, marks=pytest.mark.soak)], indirect=True, ids=["continued", "restored"]
 )
 def test_a_count_that_is_merged_with_its_stream_comes_behind_the_records(tried: Tried) -> None:

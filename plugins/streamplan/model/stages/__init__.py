@@ -52,6 +52,8 @@ def _is_alone(stage: Stage) -> bool:
         return len(stage.nodes) == 1
     if isinstance(stage, ProcessStoresStage):
         return len(stage.parts) == 1
+    if isinstance(stage, LookUpStage):
+        return not stage.in_results
     names = {node.name for node in stage.nodes}
     return not stage.is_native or names.isdisjoint(stage.subtopology.downstream_of(names))
 
@@ -78,8 +80,8 @@ def stage_of(subtopology: Subtopology) -> Stage:
 
 def repeats_its_state(subtopology: Subtopology) -> bool:
     """Whether a micro-batch that runs again leaves the same state. Behind a global table it may meet other rows."""
-    takers = [node for stage in stages_of(subtopology) if not stage.is_at_sources for node in stage.takers]
-    before = subtopology.upstream_of(takers)
+    given = [stage for stage in stages_of(subtopology) if not stage.is_at_sources]
+    before = subtopology.upstream_of(node for stage in given for node in (*stage.takers, *stage.looked_up))
     return not any(isinstance(node, Processor) and isinstance(node.operation, GlobalJoin) for node in before)
 
 

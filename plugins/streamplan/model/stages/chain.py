@@ -155,7 +155,21 @@ class StageChain(Stage):
 
     def before(self, part: Stage) -> tuple[Stage, ...]:
         """Return the parts of whose results a part is given records, in their order."""
-        names = {node.name for node in self.subtopology.upstream_of(part.takers)}
+        before = (*self.before_takers(part), *self.before_table(part))
+        return tuple(other for other in self.parts if other in before)
+
+    def before_takers(self, part: Stage) -> tuple[Stage, ...]:
+        """Return those of whose results a part is given records by the nodes before its takers."""
+        return self._with_nodes(part, self.subtopology.upstream_of(part.takers))
+
+    def before_table(self, part: Stage) -> tuple[Stage, ...]:
+        """Return those that make the tables in which a part looks up."""
+        if not part.looked_up:
+            return ()
+        return self._with_nodes(part, (*self.subtopology.upstream_of(part.looked_up), *part.looked_up))
+
+    def _with_nodes(self, part: Stage, nodes: Iterable[Node]) -> tuple[Stage, ...]:
+        names = {node.name for node in nodes}
         return tuple(
             other
             for other in self.parts

@@ -104,6 +104,11 @@ class Stage:
         return self.nodes
 
     @property
+    def looked_up(self) -> tuple[Processor, ...]:
+        """The processors of which it is given each update, because it looks up in their tables."""
+        return ()
+
+    @property
     def results(self) -> tuple[Processor, ...]:
         """The processors behind which no other state can stand."""
         return self.nodes

@@ -10,7 +10,7 @@ from streamplan.model.stages import passing_by, stage_of
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain
 from streamplan.model.stages.foreign_key import ForeignKeyStage
-from streamplan.model.stages.look_up import LookUpStage, ResultLookUpStage
+from streamplan.model.stages.look_up import LookUpInResultStage, LookUpStage, ResultLookUpStage
 from streamplan.model.stages.old_values import OldValuesStage
 from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.process_stores import ProcessStoresStage
@@ -22,7 +22,7 @@ from streamplan.model.stages.window import WindowStage
 from streamplan.spark.planning.stages.aggregate import AggregatePlan
 from streamplan.spark.planning.stages.chain import ChainPlan
 from streamplan.spark.planning.stages.foreign_key import ForeignKeyPlan
-from streamplan.spark.planning.stages.look_up import LookUpPlan, ResultLookUpPlan
+from streamplan.spark.planning.stages.look_up import LookUpInResultPlan, LookUpPlan, ResultLookUpPlan
 from streamplan.spark.planning.stages.old_values import OldValuesPlan
 from streamplan.spark.planning.stages.process import ProcessPlan
 from streamplan.spark.planning.stages.process_stores import ProcessStoresPlan
@@ -39,6 +39,7 @@ PLANS: Mapping[type[Stage], type[OperatorPlan[Any]]] = {
     StreamJoinStage: StreamJoinPlan,
     LookUpStage: LookUpPlan,
     ResultLookUpStage: ResultLookUpPlan,
+    LookUpInResultStage: LookUpInResultPlan,
     WindowStage: WindowPlan,
     AggregateStage: AggregatePlan,
     TaskAggregateStage: TaskAggregatePlan,
