@@ -247,6 +247,34 @@ def test_the_tables_that_a_stream_is_joined_with_are_restored_from_the_changelog
     assert [row for row in rows if not row.agrees] == []
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_a_joined_table_that_a_stream_is_joined_with_is_restored_for_both(tried: Tried) -> None:
+    """Its changelog may have several records of a key, of which the join of tables needs the last one."""
+    rates = tried.topology.table(tried.named("rates"), value=Json("rate bigint"), store="rates")
+    limits = tried.topology.table(tried.named("limits"), value=Json("most bigint"), store="limits")
+    joined = {"rate": "rate", "most": "table.most"}
+    rates.left_join(limits, joined).to_stream().to(tried.named("both"))
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.left_join(rates, {"amount": "amount", "rate": "table.rate"}).to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("rates", [("a", {"rate": 1}, 0), ("a", {"rate": 2}, 1), ("b", {"rate": 3}, 1)])
+    tried.drain()
+    tried.produce("rates", [("b", None, 2)])
+    tried.produce("sales", [("a", sale("x", 5), 3), ("b", sale("x", 6), 3)])
+    tried.drain()
+    tried.produce("limits", [("a", {"most": 10}, 4), ("b", {"most": 20}, 4)])
+    tried.produce("sales", [("a", sale("x", 7), 5), ("b", sale("x", 8), 5)])
+    tried.drain()
+    made = [("a", 5, 2), ("a", 7, 2), ("b", 6, None), ("b", 8, None)]
+    expected = [(key, {"amount": amount, **({} if rate is None else {"rate": rate})}) for key, amount, rate in made]
+    assert without_nulls(tried.records("out")) == sorted(expected, key=repr)
+    both = [("a", {"rate": 1}), ("a", {"rate": 2}), ("a", {"rate": 2, "most": 10}), ("b", {"rate": 3}), ("b", None)]
+    assert without_nulls(tried.records("both")) == sorted(both, key=repr)
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (2 if tried.restoring else 0), tried.lines
+
+
 @pytest.mark.parametrize(
     "tried", [False, pytest.param(True, marks=pytest.mark.soak)], indirect=True, ids=["continued", "restored"]
 )
@@ -309,7 +337,11 @@ def test_states_beside_a_join_by_a_foreign_key_and_behind_it_go_on(tried: Tried)
 
 def without_nulls(records: list[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:
     return sorted(
-        ((key, {name: field for name, field in value.items() if field is not None}) for key, value in records), key=repr
+        (
+            (key, value and {name: field for name, field in value.items() if field is not None})
+            for key, value in records
+        ),
+        key=repr,
     )
 
 

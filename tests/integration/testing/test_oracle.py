@@ -522,6 +522,8 @@ CHAINS = {
     "left_join 0; to made",
     "joined tables that are joined with a table": "table t; table u; join_tables 0; to_stream; table v; @3 join 4; "
     "to made; @1 to_stream; join 4; to others",
+    "a joined table that a stream is joined with": "table t; table u; left_tables 0; to_stream; to joined; stream a; "
+    "left_join 0; to met; @5 join 1; to others",
     "final results beside a class and a count": "stream a; group_by_key; strict_windows; on_close; count; to_stream; "
     "plain_counts; to closed; @1 count; to_stream; counts; to counts; @0 process; to made",
     "a join of a count and a stream": "stream b; stream a; group_by_key; count; to_stream; counts; join_soon 0; "

@@ -1018,10 +1018,6 @@ def test_the_result_of_a_join_of_tables_is_not_looked_up(
     ("beside", "message"),
     [
         (
-            lambda joined, users, orders: orders.join(users, {"Id": "Id"}),
-            "a stream is joined with a table that another table is joined with",
-        ),
-        (
             lambda joined, users, orders: joined.left_join(orders.group_by_key().count(), {"Name": "Name"}),
             "a join with the result of an aggregate",
         ),

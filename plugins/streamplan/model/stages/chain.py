@@ -144,12 +144,15 @@ class StageChain(Stage):
         return tuple(node for part in self.parts for node in part.replaced_updates(nodes))
 
     def part_of(self, node: Processor) -> Stage:
-        """See :meth:`Stage.part_of`. A processor that is no part's own belongs to the first part behind it."""
+        """See :meth:`Stage.part_of`. A processor that is no part's own belongs to the first part behind it.
+
+        One whose store several parts have belongs to a part that restores the deletions, too.
+        """
         own = next((part for part in self.parts if part.owns(node)), None)
         if own is not None:
             return own
         if node.store is not None and (of_store := [part for part in self.parts if node.store in part.stores]):
-            return of_store[0]
+            return next((part for part in of_store if part.restores_deletions), of_store[0])
         behind = self.subtopology.downstream_of([node.name])
         return next((part for part in self.parts if any(each.name in behind for each in part.nodes)), self)
 

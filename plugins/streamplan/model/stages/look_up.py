@@ -15,7 +15,7 @@ from streamplan.model.operations import (
 )
 from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
 from streamplan.model.stages.stage import Restore, Stage, any_of
-from streamplan.model.stages.table_join import WRITE_TABLE, TableJoinStage
+from streamplan.model.stages.table_join import WRITE_TABLE
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,6 @@ class LookUpStage(Stage):
     def depends_on_arrival(self, nodes: Collection[Node]) -> str:
         """See :meth:`Stage.depends_on_arrival`."""
         return "what a join wrote depends on when a table's row came" if any_of(self.nodes, nodes) else ""
-
-    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
-        """See :meth:`Stage.faults`."""
-        joined = {store for other in others if isinstance(other, TableJoinStage) for store in other.joined_stores}
-        for node in self.nodes:
-            if node.store in joined:
-                yield Diagnostic(
-                    node.location,
-                    "a stream is joined with a table that another table is joined with",
-                    "Write the joined table to a compacted topic with to_stream().to('…') and join Topology.table('…')",
-                )
 
 
 @dataclass(frozen=True)

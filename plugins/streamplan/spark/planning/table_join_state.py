@@ -110,6 +110,10 @@ class KeyTimes:
                 self._put(join.number, made[0], time)
             yield join.number, changes[join.number]
 
+    def restore(self, number: int, at: int, *, is_there: bool) -> None:
+        """Take in what the changelog of a table has: a value of this time in ms, or that there is none."""
+        self._put(number, is_there, at)
+
     def _put(self, number: int, is_there: bool, at: int) -> None:
         if is_there:
             self.times[number] = at
@@ -152,11 +156,13 @@ class TableJoinState(StatefulProcessor):
         found |= {join.number: next(known) for join in self._stored}
         times = KeyTimes(self._joins, {number: at for number, at in found.items() if at is not None})
         nothing = {"join": None, **{f"t{number}": None for number in self._types}}
-        for row in rows if self._restored else sorted(rows, key=lambda row: task_order(row.record)):
+        # A look-up in the same table restores it from every record.
+        place = _restored_place if self._restored else lambda row: task_order(row.record)
+        for row in sorted(rows, key=place):
             if self._restored:
-                times.times[row.source] = row.at
+                times.restore(row.source, row.at, is_there=not row.deleted)
                 if row.source in values:
-                    values[row.source] = self._fields(row)
+                    values[row.source] = None if row.deleted else self._fields(row)
                 continue
             is_update = row.source in values and not row.rejected
             if is_update and row.deleted and row.source not in times.times:
@@ -186,3 +192,8 @@ class TableJoinState(StatefulProcessor):
     def _fields(self, row: Row) -> dict[str, Any]:
         fields = row[f"f{row.source}"]
         return {name: fields[name] for name in self._types[row.source].names}
+
+
+def _restored_place(row: Row) -> int:
+    """The place of a row in its changelog. A join with a store has the last one of each key, without a record."""
+    return 0 if row.record is None else row.record["offset"] or 0
