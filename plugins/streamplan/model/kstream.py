@@ -2851,16 +2851,18 @@ class KTable(_Declared[K, V]):
             return replace(self, _fields=None)
         if self._window is not None:
             graph.fault(f"{operation}: the key is windowed", "Join tables with plain keys")
-        if both := self._sources & other._sources:
+        are_aggregates = self._is_aggregate and other._is_aggregate and self._store != other._store
+        if (both := self._sources & other._sources) and not are_aggregates:
             graph.fault(
                 f"{operation}: both tables come from {', '.join(sorted(both))}",
                 "Compute what you need of it before: one table is one side of a join",
             )
             return replace(self, _fields=None)
-        if computed := [table._result_of for table in (self, other) if table._result_of]:
+        if computed := [table._result_of for table in (self, other) if table._result_of and not table._store]:
             graph.fault(
-                f"{operation}: {'this' if self._result_of else 'the other'} table is the result of {computed[0]}",
-                "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+                f"{operation}: {'this' if self._result_of else 'the other'} table is the result of {computed[0]}, "
+                "which has no state store",
+                "Give it one, in which the join looks up: store='…'",
             )
             return replace(self, _fields=None)
         self._refuse_unlike_keys(other, operation, "other table")
@@ -2885,6 +2887,10 @@ class KTable(_Declared[K, V]):
         joined_from = (store,) if store is not None else tuple(dict.fromkeys(stores[0] + stores[1]))
         key = self._key if self._key.name is not None else other._key
         return KTable(graph, node, fields, key, sources, None, store or "", _joined_from=joined_from)
+
+    @property
+    def _is_aggregate(self) -> bool:
+        return bool(self._store) and self._topic is None and not self._result_of and not self._joined_from
 
     def _joined_values(self, other: KTable[Any, Any], value: Mapping[str, Text] | None, operation: str) -> Columns:
         """Return the fields of a join of tables, which see nothing of the record but its key."""

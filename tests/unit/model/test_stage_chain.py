@@ -19,6 +19,7 @@ from streamplan import (
     Topology,
 )
 from streamplan.errors import Refused
+from streamplan.model.merge_order import comes_first
 from streamplan.model.processor_topology import Source
 from streamplan.model.stages import passing_by, stage_of, stages_of
 from streamplan.model.stages.chain import StageChain
@@ -129,6 +130,11 @@ def looked_up_in(declare: Callable[[KStream, KStream, KTable, KTable], Any]) -> 
     return [stage for stage in stages_of(subtopology) if isinstance(stage, LookUpInResultStage)]
 
 
+def table_comes_first(stage: LookUpInResultStage) -> bool:
+    (join,), (table,) = stage.nodes, stage.looked_up
+    return comes_first(stage.subtopology, table, join)
+
+
 def test_a_join_with_a_result_is_behind_the_state_that_makes_it_and_has_its_store() -> None:
     def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
         counts = a.group_by_key().count(store="x")
@@ -160,7 +166,7 @@ def test_a_record_meets_what_it_has_made_of_a_table_that_was_declared_before() -
             stream.join(latest, {"n": "table.n"})
 
     assert [join.in_order for join in looked_up_in(declare)] == [True] * 6
-    assert [join.table_comes_first for join in looked_up_in(declare)] == [True, True, False, False, True, True]
+    assert [table_comes_first(join) for join in looked_up_in(declare)] == [True, True, False, False, True, True]
 
 
 def test_what_a_record_cache_holds_back_comes_behind_the_record() -> None:
@@ -169,7 +175,19 @@ def test_what_a_record_cache_holds_back_comes_behind_the_record() -> None:
         a.join(often, {"n": "table.count"})
 
     (join,) = looked_up_in(declare)
-    assert not join.table_comes_first
+    assert not table_comes_first(join)
+
+
+def test_joins_of_results_that_join_each_other_s_results_are_one_state() -> None:
+    def declare(a: KStream, b: KStream, t: KTable, u: KTable) -> None:
+        counts, latest = a.group_by_key().count(store="x"), b.to_table(store="y")
+        joined = counts.join(latest, {"n": "count"}).left_join(t, {"n": "n"}, store="z")
+        joined.filter("n > 1", store="f").left_join(u, {"n": "n"}).to_stream().to("out")
+
+    stores = [s for _, s, _ in parts(declare)]
+    assert [kind for kind, *_ in parts(declare)] == ["TaskAggregate", "ResultTableJoin", "OldValues", "ResultTableJoin"]
+    assert [len(each) for each in stores] == [1, 4, 1, 2]
+    assert passing(declare) == []
 
 
 def test_both_sides_of_a_join_of_streams_belong_to_it() -> None:

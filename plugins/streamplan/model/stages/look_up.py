@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.merge_order import comes_first
 from streamplan.model.operations import (
     ForeignKeyResult,
     Join,
@@ -15,7 +14,7 @@ from streamplan.model.operations import (
 )
 from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
 from streamplan.model.stages.stage import Restore, Stage, any_of
-from streamplan.model.stages.table_join import WRITE_TABLE
+from streamplan.model.stages.table_join import WRITE_TABLE, TableJoinStage
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,7 @@ class LookUpInResultStage(LookUpStage):
 
     has_one_node: ClassVar[bool] = True
     is_at_sources: ClassVar[bool] = False
+    rejects_beside: ClassVar[bool] = True
 
     restores_deletions = False
 
@@ -126,12 +126,6 @@ class LookUpInResultStage(LookUpStage):
     def in_order(self) -> bool:
         """Whether stream and table come of one topic, so that the order of its records decides, and not their times."""
         return any(source in self._sources_of(self.nodes) for source in self._sources_of(self.looked_up))
-
-    @property
-    def table_comes_first(self) -> bool:
-        """Whether a record that reaches stream and table meets what the table has made of it."""
-        (node,), (table,) = self.nodes, self.looked_up
-        return comes_first(self.subtopology, table, node)
 
     @property
     def read_without_limit(self) -> tuple[Source, ...]:
@@ -158,7 +152,7 @@ def look_ups(stage: LookUpStage, others: Sequence[Stage]) -> Iterable[LookUpStag
     in_results = stage.in_results
     results = {node.name for other in others for node in other.results} | {node.name for node in in_results}
     others_reach = stage.subtopology.downstream_of(results)
-    joins_tables = any(other.is_at_sources for other in others)
+    joins_tables = any(isinstance(other, TableJoinStage) for other in others)
     at_sources = tuple(
         node for node in stage.nodes if not joins_tables and node.name not in others_reach and node not in in_results
     )

@@ -16,7 +16,7 @@ from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.process_stores import ProcessStoresStage
 from streamplan.model.stages.stage import Stage, StatelessStage
 from streamplan.model.stages.stream_join import StreamJoinStage
-from streamplan.model.stages.table_join import TableJoinStage
+from streamplan.model.stages.table_join import ResultTableJoinStage, TableJoinStage
 from streamplan.model.stages.task_aggregate import TaskAggregateStage
 from streamplan.model.stages.window import WindowStage
 from streamplan.spark.planning.stages.aggregate import AggregatePlan
@@ -29,13 +29,14 @@ from streamplan.spark.planning.stages.process_stores import ProcessStoresPlan
 from streamplan.spark.planning.stages.stage_plan import OperatorPlan, StagePlan
 from streamplan.spark.planning.stages.stateless import StatelessPlan
 from streamplan.spark.planning.stages.stream_join import StreamJoinPlan
-from streamplan.spark.planning.stages.table_join import TableJoinPlan
+from streamplan.spark.planning.stages.table_join import ResultTableJoinPlan, TableJoinPlan
 from streamplan.spark.planning.stages.task_aggregate import TaskAggregatePlan
 from streamplan.spark.planning.stages.window import WindowPlan
 
 PLANS: Mapping[type[Stage], type[OperatorPlan[Any]]] = {
     ForeignKeyStage: ForeignKeyPlan,
     TableJoinStage: TableJoinPlan,
+    ResultTableJoinStage: ResultTableJoinPlan,
     StreamJoinStage: StreamJoinPlan,
     LookUpStage: LookUpPlan,
     ResultLookUpStage: ResultLookUpPlan,

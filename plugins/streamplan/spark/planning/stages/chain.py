@@ -80,8 +80,7 @@ class ChainPlan(StagePlan[StageChain]):
         if not any(plan.stage.is_at_sources for plan in self.plans):
             planner.plan_beside([node for plan in self.plans for node in plan.stage.takers])
             for plan in self.plans:
-                if not self.stage.before_takers(plan.stage):
-                    plan.reject_beside(planner)
+                plan.reject_beside(planner)
             early = planner.take_output_rows().rows
             passing = passing_frames(planner)
         streaming = together({**_named([rows for *_, rows in parts]), **passed_rows(passing)}, early)

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streamplan.errors import Refused
+from streamplan.model.merge_order import comes_first
 from streamplan.model.operations import Join, function_of
 from streamplan.model.processor_topology import Processor
 from streamplan.model.stages.look_up import LookUpInResultStage, LookUpStage, ResultLookUpStage
-from streamplan.spark.planning.old_values import stored_table
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
@@ -26,6 +26,7 @@ from streamplan.spark.planning.stages.stage_plan import (
     Recounting,
     StoredState,
 )
+from streamplan.spark.planning.stages.stored_tables import nothing_of, stored_updates, with_values
 from streamplan.spark.planning.stream_table_join import (
     join_stream_with_result,
     join_streams_with_tables,
@@ -127,7 +128,10 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
 
     def reject_beside(self, planner: OperatorPlanner) -> None:
         """See :meth:`OperatorPlan.reject_beside`."""
-        self._stream(planner)
+        (node,) = self.stage.nodes
+        (before,) = self.stage.subtopology.predecessors[node.name]
+        if planner.known(before) is not None:
+            self._stream(planner)
 
     def inputs(self, planner: OperatorPlanner) -> Mapping[str, RecordFrame]:
         """See :meth:`OperatorPlan.inputs`. These are the records of the stream, and the updates of the table."""
@@ -150,14 +154,10 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
     def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`OperatorPlan.restore`. The changelog of the table has its rows."""
         (table,) = self.stage.looked_up
-        records, updates = (_nothing_of(frame) for frame in self.inputs(planner).values())
-        written = (planner.of_tables or planner).written[self.stage.subtopology.output_numbers[table.name]]
-        frame = _with_values(stored_table(table, stored.rows(table), updates, written))
-        columns = [*(F.col(f"`{name}`") for name in updates.fields), F.col("record")]
-        together = frame.data.select(*columns).unionByName(updates.data.select(*columns), allowMissingColumns=True)
+        records, updates = self.inputs(planner).values()
         return join_stream_with_result(
-            records,
-            replace(frame, data=together),
+            nothing_of(records),
+            stored_updates(stored, planner.of_tables or planner, table, updates),
             self._store,
             table_comes_first=self._table_comes_first,
             restored=True,
@@ -189,7 +189,8 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
 
     @property
     def _table_comes_first(self) -> bool | None:
-        return self.stage.table_comes_first if self.stage.in_order else None
+        (node,), (table,) = self.stage.nodes, self.stage.looked_up
+        return comes_first(self.stage.subtopology, table, node) if self.stage.in_order else None
 
     def _stream(self, planner: OperatorPlanner) -> RecordFrame:
         """Return the records that are joined. The others end here, once for a planner."""
@@ -210,17 +211,7 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
         assert frame is not None, f"{table.name} is planned on records that Spark refused"
         if not frame.no_rejects:
             planner.write(dead_letter_rows(frame.rejected()))
-        return _with_values(frame.accepted())
-
-
-def _with_values(updates: RecordFrame) -> RecordFrame:
-    """Return updates of a table whose ``record.value`` is null where they delete their key."""
-    return updates.with_record(F.col("record").withField("value", F.when(updates.has_value, F.lit(b""))))
-
-
-def _nothing_of(frame: RecordFrame) -> RecordFrame:
-    """Return no record, with the operators that give the records."""
-    return replace(frame, data=frame.data.where("record.partition < 0"))
+        return with_values(frame.accepted())
 
 
 def _require_deterministic(stage: LookUpInResultStage) -> None:

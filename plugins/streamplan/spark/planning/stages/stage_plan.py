@@ -224,10 +224,10 @@ class OperatorPlan(StagePlan[Kind]):
     def reject_beside(self, planner: OperatorPlanner) -> None:
         """Let a planner write what the state rejects of records that no other state has given.
 
-        It is called where :meth:`inputs` comes only when the streaming plan is complete.
+        Where it is given records of others, too, :meth:`inputs` comes only when the streaming plan is complete.
 
         Args:
-            planner: Of the sub-topology. What comes before all states is planned.
+            planner: Of the sub-topology. What comes before all states is planned, and nothing else.
         """
         return
 
