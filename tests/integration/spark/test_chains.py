@@ -249,6 +249,41 @@ def test_the_tables_that_a_stream_is_joined_with_are_restored_from_the_changelog
 
 @pytest.mark.soak
 @pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_a_join_of_results_is_restored_from_the_changelogs_of_its_tables(tried: Tried) -> None:
+    """An aggregate, a stream as a table, and a table. A deleted row is joined no more."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    counts, sums = sales.count(store="sold"), sales.aggregate({"amount": "sum(amount)"}, store="amounts")
+    rates = tried.topology.stream(tried.named("rates"), value=Json("rate bigint")).to_table(store="rates")
+    limits = tried.topology.table(tried.named("limits"), value=Json("most bigint"), store="limits")
+    joined = counts.join(sums, {"sold": "count", "amount": "table.amount"}, store="both")
+    joined = joined.left_join(rates, {"sold": "sold", "amount": "amount", "rate": "table.rate"})
+    joined.left_join(limits, {"sold": "sold", "rate": "rate", "most": "table.most"}, store="all").to_stream().to(
+        tried.named("out")
+    )
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 5), 1), ("a", sale("x", 3), 2), ("b", sale("x", 1), 2)])
+    tried.produce("rates", [("a", {"rate": 1}, 0)])
+    tried.drain()
+    assert tried.store("both") == {"a": {"sold": 2, "amount": 8}, "b": {"sold": 1, "amount": 1}}
+    tried.produce("limits", [("a", {"most": 7}, 3), ("c", {"most": 9}, 3)])
+    tried.produce("rates", [("b", {"rate": 2}, 3)])
+    tried.drain()
+    tried.produce("rates", [("a", None, 4)])
+    tried.produce("sales", [("b", sale("x", 4), 5)])
+    tried.drain()
+    assert tried.store("both") == {"a": {"sold": 2, "amount": 8}, "b": {"sold": 2, "amount": 5}}
+    nothing = {"rate": None, "most": None}
+    seen = {key: {**nothing, **value} for key, value in tried.store("all").items()}
+    assert seen == {"a": {"sold": 2, "rate": None, "most": 7}, "b": {"sold": 2, "rate": 2, "most": None}}
+    assert tried.dead_letters() == []
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (2 if tried.restoring else 0), tried.lines
+    rows = list(recount(tried.spark, tried.pipeline, cluster(tried), Brokers(tried.bootstrap_servers)))
+    assert [row for row in rows if not row.agrees] == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
 def test_a_joined_table_that_a_stream_is_joined_with_is_restored_for_both(tried: Tried) -> None:
     """Its changelog may have several records of a key, of which the join of tables needs the last one."""
     rates = tried.topology.table(tried.named("rates"), value=Json("rate bigint"), store="rates")

@@ -596,11 +596,11 @@ JOINS_WITH_RESULTS = {
     "@3 to_stream; counts; to often",
     "what functions aggregate": "stream a; group_by_key; python_aggregate; @1 python_reduce; @0 join 2; left_join 3; "
     "to joined",
-    "what a class has made": "stream a; process; group_by_key; greatest; @1 join 3; to joined; @0 left_join 3; to all",
+    "what a class has made": "stream a; process; group_by_key; greatest; @1 join 3; to joined",
     "an aggregate behind an aggregate": "stream a; group_by_key; count; to_stream; counts; @4 group_by_key; "
     "aggregate; @0 left_join 6; to joined",
     "updates of an aggregate": "stream a; group_by_key; count; to_stream; counts; @1 aggregate; @4 left_join 5; "
-    "to joined; @7 process; to made",
+    "to joined; @6 process; to made",
     "a table before it": "table t; stream a; left_join 0; group_by_key; count; @2 left_join_counts 4; to joined",
     "a table behind it": "table t; stream a; group_by_key; aggregate; @1 left_join 3; left_join 0; to joined",
     "joined tables": "table t; table u; join_tables_stored 0; stream a; left_join 2; to joined",
@@ -629,7 +629,16 @@ def test_a_stream_meets_the_rows_of_a_result_as_in_the_library(
 
 @pytest.mark.parametrize(
     "name",
-    ["its own count", *soak(["what functions aggregate", "an aggregate behind an aggregate", "what a class has made"])],
+    [
+        "its own count",
+        *soak(
+            [
+                "what functions aggregate",
+                "an aggregate behind an aggregate",
+                "a stream as a table that it is joined with",
+            ]
+        ),
+    ],
 )
 @pytest.mark.parametrize("seed", seeds(1, 5))
 def test_a_record_of_a_micro_batch_meets_what_the_records_before_it_have_made(
@@ -648,6 +657,40 @@ def test_a_record_of_a_micro_batch_meets_what_the_records_before_it_have_made(
                 library.pipe(record)
             its = {topic: made for topic, made in library.outputs().items() if topic in sinks}
             assert by_key(our_outputs(driver, sorted(sinks))) == by_key(its)
+
+
+JOINED_RESULTS = {
+    "two aggregates of a stream": "stream a; group_by_key; aggregate; @1 greatest; @2 join_tables 3; to_stream; "
+    "to joined; @5 group_by_key; count; to_stream; counts; to counts",
+    "an aggregate and a table": "table t; stream a; group_by_key; aggregate; left_tables_stored 0; to_stream; "
+    "to joined; @0 to_stream; to copied; @0 outer_tables 3; to_stream; to all",
+    "streams as tables": "stream a; to_table; stream b; to_table_stored; @1 outer_tables 3; to_stream; to joined",
+    "a filter with a store": "stream a; group_by_key; reduce; table_filter_stored; table t; @3 left_tables 4; "
+    "to_stream; to joined; @2 to_stream; to latest",
+    "joined results": "stream a; group_by_key; aggregate; stream b; to_table; table t; @2 left_tables 4; "
+    "left_tables_stored 5; to_stream; to joined; @6 to_stream; to first",
+    "a join of a stored result of a join": "stream a; group_by_key; aggregate; table t; @2 left_tables 3; "
+    "table_filter_stored; table u; @5 join_tables 6; to_stream; to joined",
+    "what functions aggregate": "stream a; group_by_key; python_aggregate; @1 python_reduce; @2 left_tables 3; "
+    "to_stream; to joined; @0 left_join 3; to met",
+    "a group of a table": "unstored_table t; group_table; table_reduce; stream a; to_table; @2 left_tables 4; "
+    "to_stream; to joined",
+}
+"""Joins of tables of which some are results."""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        pytest.param(text, count, id=name, marks=marks)
+        for number, (name, text) in enumerate(JOINED_RESULTS.items())
+        for count, marks in [(6, ()) if number < 3 else (15, pytest.mark.soak)]
+    ],
+)
+def test_results_are_joined_as_tables_of_the_library(spark: SparkSession, jvm: Any, text: str, count: int) -> None:
+    steps = program(text)
+    records = without_empty_deletions(steps, random_records(2, steps, count))
+    assert compare(spark, jvm, steps, records, deletes=False) > 0
 
 
 def without_empty_deletions(steps: Program, records: Sequence[Piped]) -> list[Piped]:
