@@ -154,6 +154,9 @@ def test_a_stream_as_a_table_has_the_only_state_of_its_sub_topology() -> None:
     (join,) = looked_up_in(lambda a, b, t, u: b.join(a.to_table(), {"n": "table.n"}))
     assert stage_of(join.subtopology) == join
     assert list(join.stores) == list(join.subtopology.stores)
+    assert join.identity == {f"rows of {join.nodes[0].name}": "by their times"}, (
+        "a checkpoint without it is another one"
+    )
 
 
 def test_a_record_meets_what_it_has_made_of_a_table_that_was_declared_before() -> None:

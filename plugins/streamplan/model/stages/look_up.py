@@ -123,6 +123,12 @@ class LookUpInResultStage(LookUpStage):
         return {str(node.store): Restore.LAST_OF_KEY for node in self.nodes}
 
     @property
+    def identity(self) -> Mapping[str, str]:
+        """See :attr:`Stage.identity`. Rows that wait for the times of a stream are in another state than others."""
+        order = "in the order of the records" if self.in_order else "by their times"
+        return {f"rows of {self.nodes[0].name}": order}
+
+    @property
     def in_order(self) -> bool:
         """Whether stream and table come of one topic, so that the order of its records decides, and not their times."""
         return any(source in self._sources_of(self.nodes) for source in self._sources_of(self.looked_up))

@@ -99,6 +99,11 @@ class ResultTableJoinStage(TableJoinStage):
         own = (node.store for node in (*self.tables, *self.nodes) if node.writes_store)
         return dict.fromkeys((store for store in own if store is not None), Restore.LAST_OF_KEY)
 
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """See :attr:`Stage.identity`. The state has the tables by their numbers."""
+        return {f"tables of {self.nodes[0].name}": ", ".join(str(node.store) for node in self.tables)}
+
     def owns(self, node: Processor) -> bool:
         """See :meth:`Stage.owns`."""
         return self.has(node) or any(node.name == own.name for own in self.takers)
