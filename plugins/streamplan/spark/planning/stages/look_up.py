@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from streamplan.errors import Refused
 from streamplan.model.merge_order import comes_first
-from streamplan.model.operations import Join, function_of
+from streamplan.model.operations import Join
 from streamplan.model.processor_topology import Processor
 from streamplan.model.stages.look_up import LookUpInResultStage, LookUpStage, ResultLookUpStage
 from streamplan.spark.planning.operators import OperatorPlanner
@@ -26,7 +26,12 @@ from streamplan.spark.planning.stages.stage_plan import (
     Recounting,
     StoredState,
 )
-from streamplan.spark.planning.stages.stored_tables import nothing_of, stored_updates, with_values
+from streamplan.spark.planning.stages.stored_tables import (
+    nothing_of,
+    require_deterministic,
+    stored_updates,
+    with_values,
+)
 from streamplan.spark.planning.stream_table_join import (
     join_stream_with_result,
     join_streams_with_tables,
@@ -205,24 +210,13 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
 
     def _updates(self, planner: OperatorPlanner) -> RecordFrame:
         (table,) = self.stage.looked_up
-        _require_deterministic(self.stage)
+        require_deterministic(self.stage.subtopology, table)
         planner.plan((*self.stage.subtopology.upstream_of([table]), table))
         frame = planner.consume(table.name)
         assert frame is not None, f"{table.name} is planned on records that Spark refused"
         if not frame.no_rejects:
             planner.write(dead_letter_rows(frame.rejected()))
         return with_values(frame.accepted())
-
-
-def _require_deterministic(stage: LookUpInResultStage) -> None:
-    """Refuse a function whose results are written into the changelog of the table, and computed again for the join."""
-    for node in stage.subtopology.upstream_of(stage.looked_up):
-        function = function_of(node.operation) if isinstance(node, Processor) else None
-        if function is not None and not function.deterministic:
-            raise Refused(
-                f"the table that is joined is made of what {function.name} returns, which need not be the same",
-                remedy="Put repartition(name='…') behind the function.",
-            )
 
 
 def _with_rows(frame: RecordFrame, node: Processor, join: Join) -> RecordFrame:

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from pyspark.sql import functions as F
 
-from streamplan.model.processor_topology import Processor
+from streamplan.errors import Refused
+from streamplan.model.operations import function_of
+from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.spark.planning.old_values import stored_table
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
@@ -16,6 +18,25 @@ from streamplan.spark.planning.stages.stage_plan import StoredState
 def with_values(updates: RecordFrame) -> RecordFrame:
     """Return updates of a table whose ``record.value`` is null where they delete their key, and empty elsewhere."""
     return updates.with_record(F.col("record").withField("value", F.when(updates.has_value, F.lit(b""))))
+
+
+def require_deterministic(subtopology: Subtopology, table: Processor) -> None:
+    """Refuse a function whose results are written into the changelog of a table, and computed again for a join.
+
+    Args:
+        subtopology: That has the table.
+        table: Writes the store.
+
+    Raises:
+        Refused: There is such a function before the table.
+    """
+    for node in subtopology.upstream_of([table]):
+        function = function_of(node.operation) if isinstance(node, Processor) else None
+        if function is not None and not function.deterministic:
+            raise Refused(
+                f"the table that is joined is made of what {function.name} returns, which need not be the same",
+                remedy="Put repartition(name='…') behind the function.",
+            )
 
 
 def nothing_of(frame: RecordFrame) -> RecordFrame:

@@ -20,7 +20,7 @@ from streamplan.spark.planning.stages.stage_plan import (
     Recounting,
     StoredState,
 )
-from streamplan.spark.planning.stages.stored_tables import stored_updates, with_values
+from streamplan.spark.planning.stages.stored_tables import require_deterministic, stored_updates, with_values
 from streamplan.spark.planning.table_table_join import (
     Joins,
     join_table_updates,
@@ -140,6 +140,7 @@ class ResultTableJoinPlan(OperatorPlan[ResultTableJoinStage]):
 
     def _updates(self, planner: OperatorPlanner, table: Processor) -> RecordFrame:
         """Return the updates of a table. What is rejected of them ends here, once for a planner."""
+        require_deterministic(self.stage.subtopology, table)
         frame = planner.consume(table.name)
         assert frame is not None, f"{table.name} is planned on records that Spark refused"
         frame = rejecting_binary_keys(frame)
