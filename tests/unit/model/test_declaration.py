@@ -1015,30 +1015,13 @@ def test_the_result_of_a_join_of_tables_is_not_looked_up(
     assert "join: with the result of a join of tables" in str(only(topology))
 
 
-@pytest.mark.parametrize(
-    ("beside", "message"),
-    [
-        (
-            lambda joined, users, orders: orders.join(users, {"Id": "Id"}),
-            "a stream is joined with a table that another table is joined with",
-        ),
-        (
-            lambda joined, users, orders: joined.left_join(orders.group_by_key().count(), {"Name": "Name"}),
-            "a join with the result of an aggregate",
-        ),
-    ],
-)
-def test_other_state_beside_a_join_of_tables_is_refused(
-    topology: Topology,
-    orders: KStream,
-    users: KTable,
-    addresses: KTable,
-    beside: Callable[[KTable, KTable, KStream], Any],
-    message: str,
+def test_a_table_is_joined_with_the_result_of_an_aggregate(
+    topology: Topology, orders: KStream, users: KTable, addresses: KTable
 ) -> None:
-    beside(users.join(addresses, LOCATED), users, orders)
-    with pytest.raises(Refused, match=message):
-        pipeline(topology)
+    counts = orders.group_by_key().count(store="counts")
+    users.join(addresses, LOCATED).left_join(counts, {"Name": "Name", "orders": "table.count"}).to_stream().to("out")
+    orders.join(users, {"Id": "Id"}).to("named")
+    assert [len(group.stores) for group in topology.subtopologies] == [3]
 
 
 def test_joins_of_tables_share_a_sub_topology(topology: Topology, users: KTable, addresses: KTable) -> None:

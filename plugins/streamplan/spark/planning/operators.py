@@ -102,6 +102,8 @@ class OperatorPlanner:
     ``grouped``  the nodes whose records were grouped, so that those that cannot be are rejected once
     ``read``     of a sub-topology with several states the records of each source, as they were read, by its name
     ``read_table``  reads global tables in the workers; None takes them for empty: where nobody looks at the results
+    ``of_tables``   has planned the tables in which the next state looks up, with each of their updates; None where this
+                    planner has them
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class OperatorPlanner:
         self.grouped: set[str] = set()
         self.read: Mapping[str, RecordFrame] = {}
         self.read_table: ReadTable | None = None
+        self.of_tables: OperatorPlanner | None = None
         self._rows: list[DataFrame] = []
         self._observations: list[tuple[str, Observation]] = []
         self._schemas: dict[str, Serde] = {}
@@ -210,6 +213,10 @@ class OperatorPlanner:
         frame = self._frames[name]
         assert frame is not None, f"{name} is planned on records that Spark refused"
         return frame
+
+    def known(self, name: str) -> RecordFrame | None:
+        """Return what is known of the records of a node; None where it is not planned, or Spark refuses it."""
+        return self._frames.get(name)
 
     def source_frames(self) -> dict[str, RecordFrame]:
         """Return the records of each source that is bound, by its name.
