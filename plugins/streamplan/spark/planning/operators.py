@@ -203,6 +203,10 @@ class OperatorPlanner:
         assert frame is not None, f"{name} is planned on records that Spark refused"
         return frame
 
+    def known_frame(self, name: str) -> RecordFrame | None:
+        """Return the records of a node, or None where Spark refused it or it is not planned yet."""
+        return self._frames.get(name)
+
     def source_frames(self) -> dict[str, RecordFrame]:
         """Return the records of each source that is bound, by its name.
 
