@@ -150,7 +150,8 @@ class ForeignKeyStage(Stage):
                 yield Diagnostic(
                     node.location,
                     f"{other.operation_of(node)} shares its sub-topology with a join by a foreign key",
-                    "Put repartition() before it: that makes two",
+                    "Write the table that both join, or the result of one of them, to a compacted topic with "
+                    "to_stream().to('…'), and join Topology.table('…')",
                 )
 
     def _behind(self, before: Processor, operation: type[ForeignKeyResult | SubscriptionJoin]) -> Processor:

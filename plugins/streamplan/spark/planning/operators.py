@@ -203,8 +203,8 @@ class OperatorPlanner:
         assert frame is not None, f"{name} is planned on records that Spark refused"
         return frame
 
-    def known_frame(self, name: str) -> RecordFrame | None:
-        """Return the records of a node, or None where Spark refused it or it is not planned yet."""
+    def known(self, name: str) -> RecordFrame | None:
+        """Return what is known of the records of a node; None where it is not planned, or Spark refuses it."""
         return self._frames.get(name)
 
     def source_frames(self) -> dict[str, RecordFrame]:

@@ -41,7 +41,9 @@ def bind_recounted_side(
     """
     match side.node.operation:
         case SubscriptionReceive() as receive:
-            stored = _last_subscriptions(planner.source_frames()[side.carrying.name], receive)
+            sent = planner.consume(side.carrying.name)
+            assert sent is not None, f"{side.carrying.name} is not read"
+            stored = _last_subscriptions(sent, receive)
             planner.bind(side.node.name, stored)
             planner.write_sent(side.node, stored)
             for node in side.responders:

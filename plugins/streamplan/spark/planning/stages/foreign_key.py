@@ -123,6 +123,7 @@ class ForeignKeyPlan(OperatorPlan[ForeignKeyStage]):
         """Let the planner go on with what the last values of both tables demand."""
         source = self.stage.source
         assert source is not None, f"{self.stage.node.name} reads no table from a topic"
+        planner.bind_all(frames)
         records = judged(rejecting_binary_keys(frames[source.name]), self.stage.table, self.stage.subtopology)
         planner.write(dead_letter_rows(records.rejected()))
         planner.bind(source.name, records.accepted())
@@ -135,7 +136,7 @@ class ForeignKeyPlan(OperatorPlan[ForeignKeyStage]):
             case SubscriptionSend() | SubscriptionReceive() | SubscriptionJoin() | ForeignTableJoin():
                 return without_subscriptions(frames[0], node.operation)
             case ResponseJoin():
-                table = planner.known_frame(self.stage.table.name)
+                table = planner.known(self.stage.table.name)
                 if table is None:
                     raise Refused("the table that is joined by a foreign key is not known", remedy="Correct it first.")
                 return without_responses(node, table, frames[0])
