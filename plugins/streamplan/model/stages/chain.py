@@ -158,6 +158,8 @@ class StageChain(Stage):
 
     def before(self, part: Stage) -> tuple[Stage, ...]:
         """Return the parts of whose results a part is given records, in their order."""
+        if part.is_at_sources:
+            return ()
         before = (*self.before_takers(part), *self.before_table(part))
         return tuple(other for other in self.parts if other in before)
 
