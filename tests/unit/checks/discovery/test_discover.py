@@ -390,7 +390,12 @@ def test_our_own_description_is_one(cluster: FakeCluster, orders: FakeApplicatio
     )
 
 
-@pytest.mark.parametrize("text", ["", "hello", JOINED + "Process finished with exit code 0\n"])
+def test_lines_behind_a_topology_do_not_matter(joined: FakeCluster) -> None:
+    told = discover(joined, "app", topology=JOINED + "Process finished with exit code 0\n")
+    assert told == discover(joined, "app", topology=JOINED)
+
+
+@pytest.mark.parametrize("text", ["", "hello", JOINED.replace("  Sub-topology: 1", "rebalanced\n  Sub-topology: 1")])
 def test_a_text_that_is_no_topology_is_refused(joined: FakeCluster, text: str) -> None:
     with pytest.raises(Refused, match=r"Topology\.describe"):
         discover(joined, "app", topology=text)
