@@ -142,7 +142,11 @@ class _Server(ThreadingHTTPServer):
             )
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the machine has no thread for it
+            self._free.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:

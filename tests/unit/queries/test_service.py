@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from streamplan.errors import Refused
 from streamplan.model.partitioner import partition_for_key
+from streamplan.queries import service as services
 from streamplan.queries.service import Service, read_tokens
 from streamplan.queries.store_form import ReadValues
 
@@ -149,6 +150,23 @@ def test_a_body_is_not_taken_for_the_next_request(start: Start, body: str) -> No
         answer = b"".join(iter(lambda: raw.recv(65536), b""))
     assert answer.count(b"HTTP/1.1 ") == answer.count(b"Connection: close\r\n") == 1
     assert answer.endswith(b'{"status": "ok", "lag": 0}\n')
+
+
+def test_connections_without_a_thread_leave_their_place_to_others(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "MOST_CONNECTIONS", 2)
+    connection = start()
+    with monkeypatch.context() as patched:
+        patched.setattr(services.ThreadingHTTPServer, "process_request", no_thread)
+        for _ in range(5):
+            with socket.create_connection((connection.host, connection.port or 0), 60) as raw:
+                assert raw.recv(100) == b""
+    assert ask(connection, "/health")[0] == 200
+
+
+def no_thread(*_: Any) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 def test_what_nobody_expects_is_answered_500_and_the_next_question_as_ever(
