@@ -222,7 +222,8 @@ def words_of(hint: Any) -> str:
         return " or ".join(map(repr, arguments))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         of = (typing.get_args(hint) or (Any, Any))[1]
-        part = "2" if of is int else "'expression'" if str in _kinds(of) else "…"
+        are_expressions = str in _kinds(of) and any(map(is_told_as_text, _kinds(of)))
+        part = "2" if of is int else "'expression'" if are_expressions else "'…'" if of is str else "…"
         return f"a mapping such as {{'name': {part}}}"
     if origin is tuple or (isinstance(origin, type) and issubclass(origin, Sequence)):
         return "a tuple"
@@ -370,6 +371,8 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
             return f"Write it as one text: {', '.join(f'{of} {_type_text(each)}' for of, each in value.items())!r}"
         case str() if of_texts and operation.endswith("join"):
             return _ELSEWHERE["on"]
+        case str() if of_texts and operation == "Pipeline":
+            return f"Write {name}={{'new-topic': {value!r}}}" if name == "repartition_from" else ""
         case str() if of_texts:
             return f"Say what the field is called: {{'name': {value!r}}}"
         case str() if is_serde:
@@ -458,5 +461,6 @@ def may_be(name: str, value: Any) -> bool:
 
 def listed(parameters: Sequence[inspect.Parameter]) -> str:
     """The names of the parameters; those with an equals sign are given by their names."""
-    names = [f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name for each in parameters]
+    declared = [each for each in parameters if each.name != "partitions_of_others"]  # which a cluster has
+    names = [f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name for each in declared]
     return ", ".join(names) or "no argument"

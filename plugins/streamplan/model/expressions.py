@@ -476,6 +476,10 @@ class Expression:
         """
         raise self.__iter__()  # type: ignore[misc]  # it never returns
 
+    def __dir__(self) -> list[str]:
+        """The methods, and what Python has."""
+        return [name for name in object.__dir__(self) if name.startswith("__") or not name.startswith("_")]
+
     def __repr__(self) -> str:
         """The text."""
         return f"<Expression {self._sql}>"
@@ -548,6 +552,10 @@ class Fields:
     def __iter__(self) -> Iterator[NoReturn]:
         """Refused: F has every name."""
         raise NoTruthValue("F has no elements. Write F.name for a field")
+
+    def __dir__(self) -> list[str]:
+        """What Python has: the fields of records are not known here."""
+        return [name for name in object.__dir__(self) if name.startswith("__")]
 
     def __repr__(self) -> str:
         """The name under which it is imported."""

@@ -143,6 +143,10 @@ class KeyValueStore(Generic[K, V]):
         """The store as a declaration has it."""
         return _declared(self)
 
+    def __dir__(self) -> list[str]:
+        """What is declared, the methods, and what Python has."""
+        return [name for name in object.__dir__(self) if name.startswith("__") or not name.startswith("_")]
+
     @property
     def key(self) -> Any:
         """Of a store of one key: the key of the record, or of the timer."""
@@ -275,6 +279,10 @@ class WindowStore(Generic[K, V]):
         """The store as a declaration has it."""
         return _declared(self, "retention", "size")
 
+    def __dir__(self) -> list[str]:
+        """What is declared, the methods, and what Python has."""
+        return [name for name in object.__dir__(self) if name.startswith("__") or not name.startswith("_")]
+
     def put(self, key: K, value: Any, at: datetime | int) -> None:
         """Set the value of a key and of the window that begins at a time. None deletes it.
 
@@ -340,6 +348,10 @@ class SessionStore(Generic[K, V]):
     def __repr__(self) -> str:
         """The store as a declaration has it."""
         return _declared(self, "retention")
+
+    def __dir__(self) -> list[str]:
+        """What is declared, the methods, and what Python has."""
+        return [name for name in object.__dir__(self) if name.startswith("__") or not name.startswith("_")]
 
     def put(self, key: K, value: Any, start: datetime | int, end: datetime | int) -> None:
         """Set the value of a session. None deletes it.

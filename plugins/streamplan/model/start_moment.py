@@ -54,7 +54,10 @@ class StartMoment:
                 return cls(before_now=timedelta(**{unit: float(n) for unit, n in match.groupdict().items() if n}))
             except OverflowError as error:
                 raise ValueError(f"{text!r} is too long") from error
-        moment = datetime.fromisoformat(text)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise ValueError(f"{text!r} is no time and no word for one") from error
         if moment.tzinfo is None:
             raise ValueError(f"{text!r} says no offset from UTC, such as Z or +01:00")
         return cls(at=moment)

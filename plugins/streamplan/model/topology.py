@@ -72,7 +72,13 @@ class Topology:
             self._graph.fault(f"application id: {fault}", legal_name(application_id))
 
     _answered: ClassVar[tuple[str, ...]] = ANSWERED
-    _not_of_declarations: ClassVar = ("with_schemas", "with_sink_topics", "decorate", "changelog_topic")
+    _not_of_declarations: ClassVar = (
+        "with_schemas",
+        "with_sink_topics",
+        "without_faults",
+        "decorate",
+        "changelog_topic",
+    )
 
     def _made_wrongly(self, mistakes: Iterable[Diagnostic], given: Mapping[str, Any]) -> None:
         self.application_id = str(given.get("application_id", ""))

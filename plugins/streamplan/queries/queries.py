@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from streamplan.checks.framework.consistent_cut import tell_nobody
 from streamplan.errors import CouldNotLook, Refused
+from streamplan.judged_words import described
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka_port import Cluster
@@ -173,11 +174,21 @@ def open_queries(
         CouldNotLook: A changelog does not exist, or its records do not come.
         BrokersUnavailable: Kafka does not answer.
     """
+    _refuse_wrong("pipeline", pipeline, Pipeline | str, "a Pipeline, or the name of one")
+    _refuse_wrong("brokers", brokers, Brokers | str, "host:port,host:port")
+    for argument, values in (("partitions", partitions), ("stores", stores)):
+        if values is not None and (isinstance(values, str) or not isinstance(values, Iterable)):
+            _refuse_wrong(argument, values, tuple, f"a list: {argument}=[{values!r}]")
     declared = pipeline_named(pipeline) if isinstance(pipeline, str) else pipeline
     cluster_brokers = Brokers.from_environment(brokers) if isinstance(brokers, str) else brokers
     cluster = KafkaCluster(cluster_brokers, deadline_seconds=deadline_seconds)
     view = view_of(declared, cluster, partitions, stores)
     return Queries(view, ReadValues(cluster.schemas), Follower(cluster_brokers, cluster, view, report))
+
+
+def _refuse_wrong(argument: str, value: object, kind: Any, expected: str) -> None:
+    if not isinstance(value, kind):
+        raise Refused(f"open_queries: {argument}", expected=expected, observed=described(value))
 
 
 def view_of(

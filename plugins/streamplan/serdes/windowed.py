@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
 from streamplan.judged import judged_constructor
+from streamplan.judged_words import completed
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.serde import Undecodable
 
@@ -65,6 +66,10 @@ class Windowed:
     def declaration(self) -> str:
         """The serde as a declaration has it."""
         return self.name
+
+    def __dir__(self) -> list[str]:
+        """What is declared, and what Python has."""
+        return completed(self)
 
     def __repr__(self) -> str:
         """The serde as a declaration has it."""

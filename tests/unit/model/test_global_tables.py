@@ -68,8 +68,8 @@ def test_permissions_lineage_and_the_diagram_have_the_table() -> None:
     assert ("topic products", "1 KSTREAM-LEFTJOIN-0000000004") in edges
 
 
-def test_what_nobody_uses_is_told_of_the_stream_alone() -> None:
-    assert unused(priced()) == ()
+def test_what_nobody_uses_is_told_of_the_table_and_of_the_stream() -> None:
+    assert [warning.message for warning in unused(priced())] == ["nothing uses the field name of 'products'"]
     topology, orders, products = declared()
     orders.join(products, {"price": "table.price"}, key="product")
     said = [str(warning) for warning in unused(Pipeline("p", topology, "", COUNTS))]

@@ -36,9 +36,11 @@ from streamplan import (
     Pipeline,
     Processor,
     Protobuf,
+    SessionStore,
     SessionWindows,
     String,
     TestData,
+    TimeWindowed,
     TimeWindows,
     Topology,
     WindowedCogroupedKStream,
@@ -228,11 +230,28 @@ def test_what_a_declaration_needs_alone_is_completed_for_a_topology() -> None:
         ),
         (PIPELINE, [each.name for each in fields(Pipeline) if each.name != "partitions_of_others"]),
         (PIPELINE.test_data, ["number", "record", "topics"]),
+        (TimeWindowed(String()), ["key"]),
+        (F, []),
+        (F.amount, [name for name in vars(Expression) if not name.startswith("_")]),
+        (
+            SessionStore(String(), Long(), retention="1 hour"),
+            ["fetch", "fetch_session", "find_sessions", "key_serde", "put", "remove", "retention", "value_serde"],
+        ),
     ],
-    ids=["Json", "String", "Avro", "Pipeline", "TestData"],
+    ids=["Json", "String", "Avro", "Pipeline", "TestData", "TimeWindowed", "F", "Expression", "SessionStore"],
 )
 def test_what_is_declared_alone_is_completed_for_a_value_of_a_declaration(value: object, names: list[str]) -> None:
     assert [name for name in dir(value) if not name.startswith("_")] == sorted(names)
+
+
+def test_a_store_of_a_processor_is_shown_as_it_is_declared() -> None:
+    assert repr(KeyValueStore(String(), Long())) == "KeyValueStore(String(), Long())"
+    seen = WindowStore(String(), Long(), retention="1 hour", size="1 minute", retain_duplicates=True)
+    options = "retention='1 hour', size='1 minute', retain_duplicates=True"
+    assert repr(seen) == f"WindowStore(String(), Long(), {options})"
+    assert repr(SessionStore(String(), Long(), retention="1 hour")) == (
+        "SessionStore(String(), Long(), retention='1 hour')"
+    )
 
 
 @pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls is not Topology])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from streamplan.errors import CouldNotLook, Refused, StreamplanError
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.processor import KeyValue, Windowed
 from streamplan.model.windows import stored_session_key, stored_window_key
-from streamplan.queries import PartitionNotHeld, ValueAndTimestamp, state_view, stores
+from streamplan.queries import PartitionNotHeld, ValueAndTimestamp, open_queries, state_view, stores
 from streamplan.queries.store_form import UnknownStore
 
 from tests.support.queried import MINUTE, PARTITIONS, Queried
@@ -225,3 +227,25 @@ def test_no_query_is_answered_when_the_changelogs_are_not_read_any_more(queried:
     with queries:
         pass
     assert queried.follower.closed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "told"),
+    [
+        ((5, "k:9092"), {}, "open_queries: pipeline: expected a Pipeline, or the name of one, observed the number 5"),
+        (("orders", 5), {}, "open_queries: brokers: expected host:port,host:port, observed the number 5"),
+        (
+            ("orders", "k:9092"),
+            {"stores": "n"},
+            "open_queries: stores: expected a list: stores=['n'], observed the text",
+        ),
+        (
+            ("orders", "k:9092"),
+            {"partitions": 0},
+            "open_queries: partitions: expected a list: partitions=[0], observed",
+        ),
+    ],
+)
+def test_wrong_arguments_of_queries_are_told(arguments: Any, options: Any, told: str) -> None:
+    with pytest.raises(Refused, match=re.escape(told)):
+        open_queries(*arguments, **options)
