@@ -1096,7 +1096,7 @@ def test_the_latest_of_merged_topics_is_told_by_time(tried: Tried) -> None:
     assert kept == {"latest": "two-0", "greatest": "two-0", "least": "two-0"}
 
 
-@both_ways
+@restored
 def test_a_late_record_is_joined_with_the_version_of_its_time(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
     prices = topology.table(named("prices"), value=Json("price bigint"), store=Versioned("prices", "1 minute"))

@@ -58,11 +58,14 @@ def test_what_the_history_has_passed_is_forgotten() -> None:
     assert task.kept == [500, 1600]
     task.run(("price", 599, 9))  # later than the history
     assert task.kept == [500, 1600]
-    task.run(("price", 9000, None), ("order", 10_000))
+
+
+def test_a_deletion_stays_so_that_no_late_row_brings_the_key_back() -> None:
+    task = Task()
+    task.run(("price", 1600, 3), ("price", 9000, None), ("order", 11_000))
     assert task.kept == [1600, 9000]
-    assert task.run(("order", 8500)) == [3]
-    task.run(("order", 10_001))
-    assert task.kept == []
+    task.run(("price", 8500, 4))
+    assert task.run(("order", 11_000), ("order", 8600)) == [None, 4]
 
 
 def test_the_last_row_is_never_forgotten() -> None:

@@ -363,19 +363,13 @@ class _VersionedTable:
         return self._versions[found][1]
 
     def store(self) -> None:
-        reached = min(self._reached.values())
-        newest = max(self._until(reached), len(self._versions) - WAITING_ROWS) - 1
+        newest = max(self._until(min(self._reached.values())), len(self._versions) - WAITING_ROWS) - 1
         if newest >= 0:
             # The row that is valid at the beginning of the history is the first one that is found.
             first = min(max(self._until(self._versions[newest][0] - self._history_ms) - 1, 0), newest)
             del self._versions[:first]
-            at, row = self._versions[-1]
-            if row is None and at < reached - self._history_ms:
-                self._versions.clear()  # until then a late row must not take the place of the deletion
         if not self._versions:
-            if self._loaded is not None:
-                self._state.clear()
-            return
+            return  # a deletion stays: without it a late row would bring the key back
         versions = [(at, None if row is None else tuple(row.values())) for at, row in self._versions]
         state = versions, list(self._reached.values())
         if state != self._loaded:
