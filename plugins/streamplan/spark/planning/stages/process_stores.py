@@ -96,8 +96,8 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on without a record: the classes are not called again."""
         planner.bind_all(frames)
-        records = self.inputs(planner)[: len(self.stage.nodes)]
-        nothing = [replace(frame, data=frame.data.where("false")) for frame in records]
+        given = self.inputs(planner)[: len(self.stage.nodes) + len(self.stage.read_nodes)]
+        nothing = [replace(frame, data=frame.data.where("false")) for frame in given]
         self.bind(planner, self._operated(nothing, None), nothing)
         return Recounted()
 
