@@ -79,12 +79,16 @@ class ChainPlan(StagePlan[StageChain]):
             inputs = plan.inputs(on)
             parts.append((plan, inputs, operate(plan, inputs, on)))
         early: Sequence[DataFrame] = ()
+        rejecting = [plan for plan in self.plans if not self._is_first(plan)]
         if any(plan.stage.is_at_sources for plan in self.plans):
             passing = beside_sources(planner)
         else:
             planner.plan_beside([node for plan in self.plans for node in plan.stage.takers])
             for plan in self.plans:
                 plan.reject_beside(planner)
+            for plan in [plan for plan in rejecting if self._only_reads(plan)]:
+                plan.reject(planner)  # its records are in no micro-batch
+                rejecting.remove(plan)
             early = planner.take_output_rows().rows
             passing = passing_frames(planner)
         streaming = together({**_named([rows for *_, rows in parts]), **passed_rows(passing)}, early)
@@ -93,8 +97,8 @@ class ChainPlan(StagePlan[StageChain]):
             planner.write(held_rows(batch, "finished"))
         bind_passing(planner, passing, batch)
         for number, (plan, inputs, _) in enumerate(parts):
-            if not self._is_first(plan):
-                plan.inputs(planner)  # what it rejects is written once, and here
+            if plan in rejecting:
+                plan.reject(planner)  # what it rejects is written once, and here
             plan.bind(planner, held_rows(batch, f"held{number}"), inputs)
         return Cut(streaming, batch)
 
@@ -137,6 +141,15 @@ class ChainPlan(StagePlan[StageChain]):
         if plan.stage.is_at_sources:
             return True
         return not self.stage.before(plan.stage) and not any(other.stage.is_at_sources for other in self.plans)
+
+    def _only_reads(self, plan: OperatorPlan[Any]) -> bool:
+        """Whether a state is given results of others through their stores alone."""
+        if not plan.stage.read_nodes:
+            return False
+        before = self.stage.before(plan.stage)
+        names = {node.name for node in self.stage.subtopology.upstream_of(plan.stage.takers)}
+        passed = {node.name for other in before for node in (*other.nodes, *other.results)}
+        return names.isdisjoint(passed) and not any(other.leaves_out_records for other in before)
 
     def _planner_before(
         self,

@@ -35,13 +35,21 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
 
         All that the task reads are for the stream time, where some of them come to no processor.
         """
-        planner.plan_before(self.stage.nodes)
-        records = [_processable(planner, planner.inputs_of(node)[0]) for node in self.stage.nodes]
+        records = self._records(planner)
         for node in self.stage.read_nodes:
             planner.plan([*self.stage.subtopology.upstream_of([node]), node])
         stored = [planner.frame_of(node.name).accepted().with_fields for node in self.stage.read_nodes]
         read = planner.source_frames().values() if self.stage.reads_all_times or self.is_part else ()
         return [*records, *stored, *read]
+
+    def reject(self, planner: OperatorPlanner) -> None:
+        """See :meth:`OperatorPlan.reject`."""
+        self._records(planner)
+
+    def _records(self, planner: OperatorPlanner) -> list[RecordFrame]:
+        """The records of each processor. What is rejected of them is written."""
+        planner.plan_before(self.stage.nodes)
+        return [_processable(planner, planner.inputs_of(node)[0]) for node in self.stage.nodes]
 
     def operate(self, inputs: list[RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
         """See :meth:`StagePlan.operate`."""
@@ -88,8 +96,8 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on without a record: the classes are not called again."""
         planner.bind_all(frames)
-        records = self.inputs(planner)[: len(self.stage.nodes)]
-        nothing = [replace(frame, data=frame.data.where("false")) for frame in records]
+        given = self.inputs(planner)[: len(self.stage.nodes) + len(self.stage.read_nodes)]
+        nothing = [replace(frame, data=frame.data.where("false")) for frame in given]
         self.bind(planner, self._operated(nothing, None), nothing)
         return Recounted()
 

@@ -246,6 +246,14 @@ class OperatorPlan(StagePlan[Kind]):
             planner: Of the sub-topology. Its sources are bound.
         """
 
+    def reject(self, planner: OperatorPlanner) -> None:
+        """Write what is rejected of the records that the state is given.
+
+        Args:
+            planner: Of the sub-topology.
+        """
+        self.inputs(planner)
+
     @abstractmethod
     def operate(self, inputs: Any, ticks: Callable[[], DataFrame] | None) -> DataFrame:
         """Plan the stateful operator.
