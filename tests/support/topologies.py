@@ -602,6 +602,15 @@ CASES = {
     "by=count name=j store=s; to_stream; to out; users.to_stream; to copied",
     "joined by a foreign key twice": "table items; table users; table towns; users.join items by=count; "
     "users.left_join towns by=count; to_stream; to out",
+    "joined by foreign keys in a row": "table items; table towns; table users; join items by=count; "
+    "left_join towns by=count; to_stream; to out",
+    "joined by foreign keys in a row, all named": "table items; table towns; table users; "
+    "join items by=count name=j store=s; to_stream; to some; table orders; left_join users by=count name=l; "
+    "join items by=count name=k store=t; join towns by=count name=m; to_stream; to out",
+    "joined with one table by two foreign keys": "table items; table users; join items by=count; join items by=count; "
+    "to_stream; to out",
+    "joined by a foreign key, and joined with by another one": "table items; table towns; table users; "
+    "users.join items by=count; to_stream; to out; towns.left_join users by=count; to_stream; to others",
     "two tables joined and counted": "table items; table users; join items; to_stream; group_by; count; to_stream; "
     "to out",
     "joins of tables in a row": "table a; table b; table c; table d; a.join b as=ab; left_join c as=abc; "

@@ -413,9 +413,11 @@ def read(value: Any) -> Fields:
 
 
 def written(fields: Fields) -> bytes | None:
+    """The value in the bytes that Spark gives it: a join by a foreign key sends their hash."""
     if fields is None:
         return None
-    return json.dumps({name: field for name, field in fields.items() if field is not None}).encode()
+    present = {name: field for name, field in fields.items() if field is not None}
+    return json.dumps(present, separators=(",", ":")).encode()
 
 
 def text_or_none(*parts: Any) -> bytes | None:

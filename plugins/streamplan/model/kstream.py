@@ -2612,6 +2612,8 @@ class KTable(_Declared[K, V]):
     _joined_from: tuple[str, ...] = ()
     _topic: tuple[str, Serde] | None = None
     """The topic that the table is read from, and the serde of its values; None for another table."""
+    _is_by_foreign_key: bool = False
+    """Whether it is the result of a join by a foreign key."""
     _result_of: str = ""
     """The operation without a look-up that gives its values: nothing is joined with its result. Empty elsewhere."""
     _send_old_values: Callable[[bool], bool] = lambda force: True
@@ -2763,7 +2765,8 @@ class KTable(_Declared[K, V]):
 
         Args:
             other: A table with the same key, from :meth:`Topology.table`, or the result of another join of tables. With
-                ``foreign_key`` a table from :meth:`Topology.table` with other keys, and so is this table.
+                ``foreign_key`` a table from :meth:`Topology.table` with other keys. This table is then one, too, or the
+                result of another join by a foreign key, which gets a state store.
             value: The fields of the result: name to Spark SQL expression, in which the fields of the other table are
                 ``table.<field>``. Of ``record`` it sees the key. Without it the result has the fields of both.
             foreign_key: A Spark SQL expression over the value of this table: the key of the other table. A value for
@@ -2914,10 +2917,12 @@ class KTable(_Declared[K, V]):
             return replace(self, _fields=None)
         if None in (self._fields, other._fields) and None in (self._topic, other._topic):
             return replace(self, _fields=None)  # one of them stands for what a fault has left out
-        if self._topic is None or other._topic is None:
+        is_this = self._topic is None and not self._is_by_foreign_key
+        if is_this or other._topic is None:
+            result_of = (self if is_this else other)._result_of
             graph.fault(
-                f"{operation}: by a foreign key with {'this' if self._topic is None else 'the other'} table being the "
-                f"result of {self._result_of or other._result_of or 'an aggregate or of another join'}",
+                f"{operation}: by a foreign key with {'this' if is_this else 'the other'} table being the "
+                f"result of {result_of or 'an aggregate or of another join'}",
                 "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
             return replace(self, _fields=None)
@@ -2930,7 +2935,8 @@ class KTable(_Declared[K, V]):
             )
         for table in (self, other):
             table._materialize()
-        node, registration, response = graph.foreign_key_join(
+        needed = [store is not None]
+        node, stored, registration, response = graph.foreign_key_join(
             (self._node, self._store, self._key.serde),
             (other._node, other._store, other._key.serde),
             Responses(*other._topic),
@@ -2939,11 +2945,23 @@ class KTable(_Declared[K, V]):
             left=operation == "left_join",
             name=name,
             store=store,
+            is_stored=lambda: needed[0],
         )
+
+        def materialize() -> None:
+            needed[0] = True
+
+        def send_old_values(force: bool) -> bool:
+            needed[0] = needed[0] or force
+            return needed[0]
+
         graph.copartition_groups += [other._sources | {registration}, self._sources | {response}]
         sources = self._sources | {response}
         fields = None if self._fields is None or other._fields is None else tuple(column for column, _ in columns)
-        return KTable(graph, node, fields, self._key, sources, None, store or "", _joined_from=(store or self._store,))
+        return KTable(
+            graph, node, fields, self._key, sources, None, stored, materialize,
+            _joined_from=(stored,), _send_old_values=send_old_values, _is_by_foreign_key=True,
+        )  # fmt: skip
 
     @overload
     def group_by(self, key: Text, *, key_serde: None = None, name: str | None = ...) -> KGroupedTable[str, V]: ...

@@ -671,7 +671,7 @@ def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]
 
 
 def _answers(source: Source, sink: Sink, group: Subtopology) -> bool:
-    """Whether a source has the responses to what a sink writes. No response leads to another subscription."""
+    """Whether a source has responses, and a sink subscriptions. No response leads to its own subscription again."""
     after_source = group.downstream_of([source.name])
     subscribers, joins = group.processors_with(SubscriptionSend), group.processors_with(ResponseJoin)
     sends = any(node.name in group.predecessors[sink.name] for node in subscribers)

@@ -331,7 +331,8 @@ class StreamsGraph:
         left: bool,
         name: str | None,
         store: str | None,
-    ) -> tuple[GraphNode, str, str]:
+        is_stored: Callable[[], bool],
+    ) -> tuple[GraphNode, str, str, str]:
         """Add the nodes of a join of two tables by a foreign key (``KTableImpl.doJoinOnForeignKey``).
 
         Args:
@@ -343,9 +344,11 @@ class StreamsGraph:
             left: Whether the join is a left join.
             name: The beginning of the names; without it the library's numbering gives names.
             store: The given name of the state store of the result.
+            is_stored: Tells, when the topology is built, whether the result has a store.
 
         Returns:
-            The last node, and the names of the sources of the registration topic and of the response topic.
+            The last node, the name of the store of the result, and the names of the sources of the registration topic
+            and of the response topic.
         """
         location = caller_location()
         join = "KTABLE-FK-JOIN-"
@@ -372,10 +375,7 @@ class StreamsGraph:
         response_source = named("subscription-response-source", "KTABLE-SOURCE-")
         resolver = named("subscription-response-resolver", f"{join}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-")
         result = named("result", f"{join}OUTPUT-")
-        if store is None:
-            self.next_name(f"{join}OUTPUT-STATE-STORE-")
-        else:
-            self.store_name(store, "")
+        result_store = self.store_name(store, f"{join}OUTPUT-")
         self._stores.setdefault(subscriptions, location)
         for topic in (registration, response):
             self._read(topic, _REPARTITION)
@@ -407,7 +407,13 @@ class StreamsGraph:
         written = sink(response_sink, response, looked_up, changed)
         responded = source(response_source, response, this_keys, responses, written)
         resolved = processor(resolver, ResponseJoin(this_store, value, left), responded)
-        return processor(result, ForeignKeyResult(value, left, store), resolved), registration_source, response_source
+
+        def passing(before: tuple[str, ...]) -> BuiltNodes:
+            operation = ForeignKeyResult(value, left, result_store if is_stored() else None)
+            return [(Processor(result, operation, location), before)]
+
+        passed = self.add(GraphNode(result, passing, location), resolved)
+        return passed, result_store, registration_source, response_source
 
     def cogroup(
         self,

@@ -44,9 +44,18 @@ def subscribers_of(responder: Subtopology, topology: Topology) -> list[Subtopolo
     ]
 
 
-def responder_of(subscriber: Subtopology, topology: Topology) -> Subtopology | None:
-    """Return the sub-topology that responds to the subscriptions of another one; None where that sends none."""
-    return next((each for each in topology.subtopologies if subscriber in subscribers_of(each, topology)), None)
+def responders_of(subscriber: Subtopology, topology: Topology) -> list[Subtopology]:
+    """Return for each join by a foreign key the sub-topology that responds to its subscriptions, in their order.
+
+    Args:
+        subscriber: Sends the subscriptions. It need not send any.
+        topology: The topology.
+    """
+    found = []
+    for node in subscriber.processors_with(SubscriptionSend):
+        sent = {sink.topic for sink in subscriber.sinks if node.name in subscriber.predecessors[sink.name]}
+        found.append(next(each for each in topology.subtopologies if sent & set(each.source_topics)))
+    return found
 
 
 def _topics_before(name: str, subtopology: Subtopology) -> set[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
@@ -27,8 +27,9 @@ from streamplan.kafka.topics import observe_topics
 from streamplan.model.left_out import VARIABLE
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Sink, Source, Subtopology, TaskId
+from streamplan.model.stages.foreign_key import foreign_key_joins
 from streamplan.model.start_point import StartFrom
-from streamplan.model.subtopology_graph import subscribers_of, upstream_of
+from streamplan.model.subtopology_graph import responders_of, subscribers_of, upstream_of
 from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
@@ -293,11 +294,11 @@ def _reads_what_is_left(
 def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
     """Return the sub-topologies, each after those that write what it reads."""
     upstream = {subtopology.id: upstream_of(subtopology, topology) for subtopology in topology.subtopologies}
-    for responder in topology.subtopologies:
-        for subscriber in subscribers_of(responder, topology):  # it is done after its responder
-            for number, before in upstream.items():
-                if subscriber.id in before and number != responder.id:
-                    before.add(responder.id)
+    for subscriber in topology.subtopologies:  # it is done after those that respond to it
+        responders = {each.id for each in responders_of(subscriber, topology)}
+        for number, before in upstream.items():
+            if subscriber.id in before and number not in responders:
+                before |= responders
     numbered = {subtopology.id: subtopology for subtopology in topology.subtopologies}
     return tuple(numbered[number] for number in TopologicalSorter(upstream).static_order())
 
@@ -305,10 +306,33 @@ def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
 def in_order_of_runs(topology: Topology) -> tuple[Subtopology, ...]:
     """Return the sub-topologies in the order in which all records pass them that are there at the beginning.
 
-    One with a join by a foreign key comes twice: it sends subscriptions, and then reads the responses.
+    One with a join by a foreign key sends subscriptions, and comes again for the responses. Where it joins the result
+    by a foreign key once more, it comes a third time.
     """
     order = in_flow_order(topology)
-    return tuple(each for first in order for each in (first, *subscribers_of(first, topology)))
+    runs: list[Subtopology] = []
+    for first in order:
+        runs.append(first)
+        for subscriber in subscribers_of(first, topology):
+            runs.append(subscriber)
+            if first == max(responders_of(subscriber, topology), key=order.index):
+                runs += _further_runs(runs, subscriber, topology)
+    return tuple(runs)
+
+
+def _further_runs(runs: Sequence[Subtopology], subscriber: Subtopology, topology: Topology) -> list[Subtopology]:
+    """Return the runs after which each join by a foreign key of a sub-topology has joined the results of the others."""
+    further: list[Subtopology] = []
+    joined: dict[str, int] = {}
+    for side, responder in zip(foreign_key_joins(subscriber), responders_of(subscriber, topology), strict=True):
+        before = [node.name for node in subscriber.upstream_of([side.node]) if node.name in joined]
+        at = max((joined[name] for name in before), default=runs.index(subscriber))
+        for each in (responder, subscriber):
+            if each not in [*runs, *further][at + 1 :]:
+                further.append(each)
+            at = [*runs, *further].index(each, at + 1)
+        joined |= {node.name: at for node in side.results}
+    return further
 
 
 def trigger_interval_of(subtopology: Subtopology, topology: Topology, interval_ms: int) -> int:

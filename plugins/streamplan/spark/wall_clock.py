@@ -20,7 +20,7 @@ from typing import Protocol
 
 from streamplan.kafka_types import Offsets, TopicPartition
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.subtopology_graph import responder_of, upstream_of
+from streamplan.model.subtopology_graph import responders_of, upstream_of
 from streamplan.model.topology import Topology
 
 _STEP_SHARE = 10
@@ -151,8 +151,11 @@ def stages_of(subtopology: Subtopology, topology: Topology) -> list[Subtopology]
             add(numbered[number])
         if each not in stages:
             stages.append(each)
-            if (responder := responder_of(each, topology)) is not None:
+            for responder in responders_of(each, topology):
+                known = len(stages)
                 add(responder)
+                if len(stages) == known:
+                    stages.append(responder)  # it responds to a further join
                 stages.append(each)  # which goes on with the responses
 
     add(subtopology)

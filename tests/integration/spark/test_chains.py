@@ -272,6 +272,50 @@ def test_states_beside_a_join_by_a_foreign_key_and_behind_it_go_on(tried: Tried)
     assert not any("not compared" in subject for subject in told)
 
 
+@pytest.mark.parametrize(
+    "tried", [True, pytest.param(False, marks=pytest.mark.soak)], indirect=True, ids=["restored", "continued"]
+)
+def test_joins_by_foreign_keys_in_a_row_and_of_one_table_go_on(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    tried.partition_counts = {named("products"): 3}
+    customers = topology.table(named("customers"), value=Json("name string"), store="customers")
+    products = topology.table(named("products"), value=Json("title string"), store="products")
+    orders = topology.table(named("orders"), value=Json("customer string, product string"), store="orders")
+    buying = orders.join(customers, {"product": "product", "name": "table.name"}, foreign_key="customer", name="buying")
+    bought = {"name": "name", "title": "table.title"}
+    buying.left_join(products, bought, foreign_key="product", store="bought", name="bought-by")
+    orders.join(products, {"title": "table.title"}, foreign_key="product", store="titles", name="titled")
+    tried.create_topics()
+    tried.produce("customers", [("c0", {"name": "Ann"}, 1)])
+    tried.produce("products", [("p0", {"title": "Pen"}, 1)])
+    tried.produce("orders", [(f"o{n}", {"customer": f"c{n}", "product": "p0"}, 2) for n in (0, 1)])
+    tried.produce("orders", [("bad", {"customer": 1}, 3), ("none", None, 3)])
+    tried.drain()
+    assert tried.store("bought") == {"o0": {"name": "Ann", "title": "Pen"}}
+    assert tried.store("titles") == {"o0": {"title": "Pen"}, "o1": {"title": "Pen"}}
+    tried.produce("customers", [("c1", {"name": "Eve"}, 10)])
+    tried.produce("products", [("p0", {"title": "Pencil"}, 11), ("p1", {"title": "Ink"}, 12)])
+    tried.drain()
+    assert tried.store("bought") == {
+        "o0": {"name": "Ann", "title": "Pencil"},
+        "o1": {"name": "Eve", "title": "Pencil"},
+    }
+    tried.produce("orders", [("o0", {"customer": "c1", "product": "p1"}, 20), ("o1", None, 21)])
+    tried.drain()
+    assert tried.store("bought") == {"o0": {"name": "Eve", "title": "Ink"}, "o1": None}
+    assert tried.store("titles") == {"o0": {"title": "Ink"}, "o1": None}
+    assert len(tried.dead_letters()) == 1
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (6 if tried.restoring else 0), tried.lines
+    rows = list(recount(tried.spark, tried.pipeline, cluster(tried), Brokers(tried.bootstrap_servers)))
+    assert [row for row in rows if not row.agrees] == []
+    stores = [store for group in tried.pipeline.topology.subtopologies for store in group.stores]
+    assert len(stores) == 9, stores
+    compared = {store: [row.subject for row in rows if f"-{store}-changelog" in row.subject] for store in stores}
+    assert not any("not compared" in subject for subjects in compared.values() for subject in subjects)
+    assert all(compared.values()), compared
+
+
 def without_nulls(records: list[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:
     return sorted(
         ((key, {name: field for name, field in value.items() if field is not None}) for key, value in records), key=repr

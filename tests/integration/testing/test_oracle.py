@@ -1428,22 +1428,48 @@ FOREIGN_CHAINS = [
 ]
 """Other states beside one side of a join by a foreign key, and behind its result."""
 
+FOREIGN_ROWS = [
+    "table u; table v; table t; foreign_inner 0; foreign_left 1; to_stream; to joined",
+    "table u; table v; table t; foreign_left_stored 0; to_stream; to first; @3 foreign_inner_stored 1; to_stream; "
+    "to joined",
+    "table u; table t; foreign_left 0; to_stream; to first; @1 foreign_inner 0; to_stream; to joined; @1 to_stream; "
+    "to own",
+    "table u; table v; table t; foreign_inner 0; foreign_inner 1; to_stream; to joined; @2 foreign_left 1; to_stream; "
+    "to others; @1 foreign_left 0; to_stream; group_by_key; count; to_stream; counts; to counted",
+]
+"""Joins by foreign keys in a row, two of one table, and a table that is on both sides of joins."""
+
+FOREIGN_MERGES = [
+    "table u; table t; foreign_left 0; to_stream; stream a; merge 3; to merged; @1 to_stream; merge 4; group_by_key; "
+    "count; to_stream; counts; to counts; @0 to_stream; stream b; merge 14; to others",
+    "table u; table v; table t; foreign_inner 0; to_stream; to joined; stream a; left_join 2; to met; "
+    "stream b; left_join 0; to of_u; @2 foreign_left 1; to_stream; to further",
+]
+"""Streams of other topics that meet the tables of a join by a foreign key, and its result."""
+
 _BETWEEN = "-KTABLE-FK-JOIN-SUBSCRIPTION-"
 
 
-def referring_records(seed: int, count: int) -> list[Piped]:
-    """Updates of both tables: changed foreign keys, some of them null, deletions, late and equal times."""
+def referring_records(seed: int, count: int, others: Sequence[str] = "u") -> list[Piped]:
+    """Updates of all tables: changed foreign keys, some of them null, deletions, late and equal times.
+
+    The keys of ``v`` are also those that values joined with ``u`` refer to. With the streams ``a`` and ``b`` no record
+    is late: what a late one meets in a table is not what it meets in the library.
+    """
     chosen = random.Random(seed)
     records, now = [], BEGIN
     for _ in range(count):
         now += chosen.choice([0, 0, 1, 1000])
-        at = now - chosen.choice([0, 0, 0, 1, 5000])
+        at = now - chosen.choice([0, 0, 0, 1, 5000]) * {*others}.isdisjoint("ab")
         fields = {"n": chosen.randrange(8), "s": chosen.choice(TEXTS)}
         fields = {name: field for name, field in fields.items() if chosen.random() < 0.9}
         value = chosen.choices([json.dumps(fields).encode(), None], [6, 3])[0]
         is_this = chosen.random() < 0.6
-        key = chosen.choice(KEYS[:3] if is_this else TEXTS)
-        records.append(Piped("t" if is_this else "u", key, value, at))
+        topic = "t" if is_this else others[0] if len(others) == 1 else chosen.choice(others)
+        key = chosen.choice(KEYS[:3] if topic in "ta" else TEXTS)
+        if topic == "v" and chosen.random() < 0.8:
+            key = f"{key}-{chosen.choice([*TEXTS, ''])}"
+        records.append(Piped(topic, key, value, at))
     return records
 
 
@@ -1536,7 +1562,11 @@ def test_a_join_by_a_foreign_key_sends_and_stores_the_bytes_of_the_library(jvm: 
     [(JOINED_BY_FOREIGN_KEY[2], 1, 4)]
     + [pytest.param(text, seed, 60, marks=pytest.mark.soak) for text in JOINED_BY_FOREIGN_KEY for seed in range(5)]
     + [(FOREIGN_CHAINS[0], 1, 4)]
-    + [pytest.param(text, seed, 20, marks=pytest.mark.soak) for text in FOREIGN_CHAINS for seed in range(2)],
+    + [pytest.param(text, seed, 20, marks=pytest.mark.soak) for text in FOREIGN_CHAINS for seed in range(2)]
+    + [(FOREIGN_ROWS[0], 2, 8)]
+    + [pytest.param(text, seed, 40, marks=pytest.mark.soak) for text in FOREIGN_ROWS for seed in range(3)]
+    + [(FOREIGN_MERGES[1], 1, 8)]
+    + [pytest.param(text, seed, 40, marks=pytest.mark.soak) for text in FOREIGN_MERGES for seed in range(3)],
 )
 def test_tables_are_joined_by_a_foreign_key_as_in_the_library(
     spark: SparkSession, jvm: Any, text: str, seed: int, count: int
@@ -1546,7 +1576,8 @@ def test_tables_are_joined_by_a_foreign_key_as_in_the_library(
     pipeline, written = ours(steps, APPLICATION, 1), 0
     topics = [spec.name for spec in pipeline.internal_topics() if not spec.name.endswith("-dead-letter")]
     with both(spark, jvm, steps) as (driver, library):
-        for number, record in enumerate(referring_records(seed, count)):
+        others = [step.topic for step in steps if step.word in TOPICS and step.topic != "t"]
+        for number, record in enumerate(referring_records(seed, count, others)):
             pipe(driver, record)
             library.pipe(record)
             its = library.raw_outputs()

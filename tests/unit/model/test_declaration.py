@@ -13,9 +13,16 @@ from streamplan.errors import Refused
 from streamplan.model.column_lineage import Column, column_lineage
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.kstream import KGroupedStream, KStream, KTable
-from streamplan.model.operations import AggregateColumn, Cogroup, FinalAggregateWindowsFunction, NullKeyFilter
+from streamplan.model.operations import (
+    AggregateColumn,
+    Cogroup,
+    FinalAggregateWindowsFunction,
+    ForeignKeyResult,
+    NullKeyFilter,
+)
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.processor_topology import Processor
+from streamplan.model.stages import stages_of
 from streamplan.model.topics import CHANGELOG_CONFIGS
 from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows, UntilWindowCloses
@@ -1090,46 +1097,73 @@ def test_a_table_that_was_computed_is_not_joined_by_a_foreign_key(
 
 
 @pytest.mark.parametrize(
-    ("beside", "message"),
+    "beside",
     [
-        (
-            lambda joined, users, others: users.join(others, {"Name": "Name"}, foreign_key="Name"),
-            "a join by a foreign key shares its sub-topology with another one",
-        ),
-        (lambda joined, users, others: others.join(users, {"Other": "Other"}), "a join of two tables shares"),
-        (
-            lambda joined, users, others: others.to_stream().merge(users.to_stream().map_values({"Other": "Name"})),
-            "the sub-topology of a join by a foreign key reads several topics: users, others",
-        ),
+        lambda joined, users, others: others.join(users, {"Other": "Other"}),
+        lambda joined, users, others: joined.join(others, {"Name": "Name"}),
     ],
+    ids=["this table", "the result"],
 )
-def test_other_state_beside_a_join_by_a_foreign_key_is_refused(
-    topology: Topology,
-    users: KTable,
-    addresses: KTable,
-    beside: Callable[[KTable, KTable, KTable], Any],
-    message: str,
+def test_a_join_of_two_tables_beside_a_join_by_a_foreign_key_is_refused(
+    topology: Topology, users: KTable, addresses: KTable, beside: Callable[[KTable, KTable, KTable], Any]
 ) -> None:
     beside(by_city(users, addresses), users, topology.table("others", value=Json("Other string")))
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(Refused, match="a join of two tables shares its sub-topology with a join by a foreign key"):
         pipeline(topology)
 
 
 @pytest.mark.parametrize(
     "beside",
     [
-        lambda joined, users: joined.to_stream().group_by_key().count(),
-        lambda joined, users: users.to_stream().group_by_key().count(),
-        lambda joined, users: joined.to_stream().merge(
-            users.to_stream().map_values({"Name": "Name", "Street": "City"})
-        ),
+        lambda joined, users, others: joined.to_stream().group_by_key().count(),
+        lambda joined, users, others: users.to_stream().group_by_key().count(),
+        lambda joined, users, others: joined.to_stream().merge(users.to_stream().map_values(OF_USERS)),
+        lambda joined, users, others: others.merge(joined.to_stream()),
+        lambda joined, users, others: others.merge(users.to_stream().map_values(OF_USERS)),
+        lambda joined, users, others: others.join(users, {"Name": "table.Name"}),
     ],
 )
 def test_other_state_and_a_merge_stand_beside_a_join_by_a_foreign_key_and_behind_it(
-    topology: Topology, users: KTable, addresses: KTable, beside: Callable[[KTable, KTable], Any]
+    topology: Topology, users: KTable, addresses: KTable, beside: Callable[[KTable, KTable, KStream], Any]
 ) -> None:
-    beside(by_city(users, addresses), users)
-    assert len(pipeline(topology).topology.subtopologies) == 2
+    beside(by_city(users, addresses), users, topology.stream("others", value=Json("Name string, Street string")))
+    assert len([group for group in pipeline(topology).topology.subtopologies if group.stores]) == 2
+
+
+OF_USERS = {"Name": "Name", "Street": "City"}
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda joined, users, others: joined.join(others, {"Name": "Name"}, foreign_key="Street"),
+        lambda joined, users, others: users.join(others, {"Name": "Name"}, foreign_key="Name"),
+        lambda joined, users, others: others.left_join(users, {"Other": "Other"}, foreign_key="Other"),
+    ],
+    ids=["the result", "the same table", "the other side"],
+)
+def test_a_table_is_joined_by_several_foreign_keys(
+    topology: Topology, users: KTable, addresses: KTable, again: Callable[[KTable, KTable, KTable], Any]
+) -> None:
+    again(by_city(users, addresses), users, topology.table("others", value=Json("Other string")))
+    built = pipeline(topology)
+    (both,) = (group for group in built.topology.subtopologies if "users" in group.source_topics)
+    assert [type(stage).__name__ for stage in stages_of(both)] == ["ForeignKeyStage", "ResultForeignKeyStage"]
+
+
+def test_the_result_of_a_join_by_a_foreign_key_has_a_store_where_it_is_joined_again(
+    topology: Topology, users: KTable, addresses: KTable
+) -> None:
+    joined = by_city(users, addresses)
+    joined.join(topology.table("others", value=Json("Other string")), {"Name": "Name"}, foreign_key="Street")
+    first, second = (
+        node.store
+        for node in topology.processors.nodes
+        if isinstance(node, Processor) and isinstance(node.operation, ForeignKeyResult)
+    )
+    assert first is not None
+    assert first.startswith("KTABLE-FK-JOIN-OUTPUT-STATE-STORE-")
+    assert second is None
 
 
 def test_a_join_by_a_foreign_key_is_a_circle_of_topics_and_none_of_records(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from streamplan.model.operations import SubscriptionReceive, SubscriptionSend
-from streamplan.model.subtopology_graph import responder_of, subscribers_of, upstream_of
+from streamplan.model.subtopology_graph import responders_of, subscribers_of, upstream_of
 from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
 
@@ -26,7 +26,7 @@ def test_who_responds_to_a_join_by_a_foreign_key_comes_after_it() -> None:
     (subscriber,) = (each for each in topology.subtopologies if each.processors_with(SubscriptionSend))
     (responder,) = (each for each in topology.subtopologies if each.processors_with(SubscriptionReceive))
     assert subscribers_of(responder, topology) == [subscriber]
-    assert responder_of(subscriber, topology) == responder
-    assert responder_of(responder, topology) is None
+    assert responders_of(subscriber, topology) == [responder]
+    assert responders_of(responder, topology) == []
     assert upstream_of(responder, topology) == {subscriber.id}
     assert responder.id not in upstream_of(subscriber, topology)

@@ -119,6 +119,28 @@ def test_a_join_by_a_foreign_key_is_passed_before_and_behind_the_sub_topology_th
     assert [group.id for group in in_order_of_runs(topology)] == [0, 1, 0, 2]
 
 
+def test_joins_by_foreign_keys_in_a_row_are_passed_one_after_the_other() -> None:
+    topology, values = Topology("app"), Json("a string, b string")
+    third, other, this = (topology.table(name, value=values) for name in ("third", "other", "this"))
+    joined = this.join(other, {"a": "table.a"}, foreign_key="b").join(third, {"a": "table.a"}, foreign_key="a")
+    joined.join(other, {"a": "table.a"}, foreign_key="a").to_stream().group_by("a", name="by-a").count(store="counts")
+    numbers = {group.id: group.source_topics for group in topology.subtopologies}
+    (of_this, of_other, of_third, counting) = (
+        next(number for number, topics in numbers.items() if topic in topics)
+        for topic in ("this", "other", "third", "by-a-repartition")
+    )
+    in_turn = [of_this, of_other, of_this, of_third, of_this, of_other, of_this]
+    assert [stage.id for stage in stages_of(topology.subtopologies[counting], topology)] == [*in_turn, counting]
+    runs = [group.id for group in in_order_of_runs(topology)]
+    assert is_within(in_turn, runs[: runs.index(counting)])
+
+
+def is_within(numbers: list[int], others: list[int]) -> bool:
+    """Whether others has the numbers in their order, with further ones between."""
+    left = iter(others)
+    return all(number in left for number in numbers)
+
+
 def test_it_is_known_when_the_next_task_is_due() -> None:
     tasks = IdleTasks(10 * MINUTE, 2, START)
     tasks.note_records([1], START + MINUTE)

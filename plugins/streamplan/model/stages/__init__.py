@@ -13,7 +13,7 @@ from streamplan.model.operations import GlobalJoin
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain, in_order
-from streamplan.model.stages.foreign_key import ForeignKeyStage
+from streamplan.model.stages.foreign_key import ForeignKeyStage, foreign_key_sides
 from streamplan.model.stages.look_up import LookUpStage, look_ups
 from streamplan.model.stages.old_values import OldValuesStage
 from streamplan.model.stages.process import ProcessStage
@@ -59,6 +59,8 @@ def _is_alone(stage: Stage) -> bool:
 def _parts_of(stage: Stage, others: Sequence[Stage]) -> Iterable[Stage]:
     if isinstance(stage, LookUpStage):
         return look_ups(stage, others)
+    if isinstance(stage, ForeignKeyStage):
+        return foreign_key_sides(stage)
     if isinstance(stage, AggregateStage):
         return (TaskAggregateStage(stage.subtopology, (node,)) for node in stage.nodes)
     if isinstance(stage, ProcessStoresStage):
@@ -86,12 +88,13 @@ def repeats_its_state(subtopology: Subtopology) -> bool:
 def passing_by(subtopology: Subtopology) -> tuple[str, ...]:
     """Return the nodes whose records meet results of a state behind it, without going through it.
 
-    They are merged with results, or go into a state that is given results, too. There are none where the state is given
-    what the sources read: its operator gives all records.
+    They are merged with results, or go into a state that is given results, too. Where a state is given what the sources
+    read, its operator gives all their records. So the sources are left that no such state reads.
     """
     stages = stages_of(subtopology)
-    if any(stage.is_at_sources for stage in stages):
-        return ()
+    if at_sources := [stage for stage in stages if stage.is_at_sources]:
+        read = {source.name for stage in at_sources for source in stage.sources}
+        return tuple(each.name for each in subtopology.sources if each.carried is None and each.name not in read)
     takers = [{node.name for node in stage.takers} for stage in stages]
     behind = subtopology.downstream_of(set[str]().union(*takers))
     meeting = behind.union(*(names for names in takers if names & behind))

@@ -149,12 +149,14 @@ class StageChain(Stage):
         if own is not None:
             return own
         if node.store is not None and (of_store := [part for part in self.parts if node.store in part.stores]):
-            return of_store[0]
+            return next((part for part in of_store if part.restores_deletions), of_store[0])
         behind = self.subtopology.downstream_of([node.name])
         return next((part for part in self.parts if any(each.name in behind for each in part.nodes)), self)
 
     def before(self, part: Stage) -> tuple[Stage, ...]:
         """Return the parts of whose results a part is given records, in their order."""
+        if part.is_at_sources:
+            return ()
         names = {node.name for node in self.subtopology.upstream_of(part.takers)}
         return tuple(
             other

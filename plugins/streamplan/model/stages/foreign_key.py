@@ -9,34 +9,25 @@ from typing import ClassVar
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import (
     SENDS,
-    Aggregate,
-    Count,
     ForeignKeyResult,
-    Process,
-    Reduce,
+    ForeignTableJoin,
     ResponseJoin,
-    StateStore,
-    StoreForJoin,
+    SubscriptionJoin,
     SubscriptionReceive,
     SubscriptionSend,
 )
-from streamplan.model.processor_topology import Node, Processor, Subtopology
+from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
 from streamplan.model.stages.stage import Restore, Stage
-
-_OF_JOIN = (SubscriptionReceive, *SENDS, ResponseJoin, ForeignKeyResult)
-"""The operations of such a join."""
-
-_OF_OTHER_STATE = (Aggregate, Count, Process, Reduce, StateStore, StoreForJoin)
-"""The operations that write stores of other stages."""
 
 
 @dataclass(frozen=True)
 class ForeignKeyStage(Stage):
     """One side of a join of tables by a foreign key: that of the subscriber, or that of the responder.
 
-    ``nodes`` are the processors with the state of the side.
+    ``nodes`` is the processor that sends the subscriptions, or the one that stores them.
     """
 
+    has_one_node: ClassVar[bool] = True
     is_at_sources: ClassVar[bool] = True
     leaves_out_records: ClassVar[bool] = True
 
@@ -51,14 +42,85 @@ class ForeignKeyStage(Stage):
         )
 
     @property
+    def node(self) -> Processor:
+        """The processor with the state of the side."""
+        (node,) = self.nodes
+        return node
+
+    @property
+    def join(self) -> Processor | None:
+        """The processor that joins the responses to the subscriptions; None on the side of the responder.
+
+        Both tables of several joins may be the same. The processors of each kind have the order of their joins.
+        """
+        if not isinstance(self.node.operation, SubscriptionSend):
+            return None
+        joins = self.subtopology.processors_with(ResponseJoin)
+        senders = [node.name for node in self.subtopology.processors_with(SubscriptionSend)]
+        return joins[senders.index(self.node.name)]
+
+    @property
+    def result(self) -> Processor | None:
+        """The processor that passes the joined table; None on the side of the responder."""
+        join = self.join
+        return None if join is None else self._behind(join, ForeignKeyResult)
+
+    @property
+    def responders(self) -> tuple[Processor, ...]:
+        """The processors that respond to a subscription, and to all those of a key; none for the subscriber."""
+        operation = self.node.operation
+        if not isinstance(operation, SubscriptionReceive):
+            return ()
+        changes = self.subtopology.processors_with(ForeignTableJoin)
+        return (
+            self._behind(self.node, SubscriptionJoin),
+            next(node for node in changes if node.store == operation.store),
+        )
+
+    @property
+    def table(self) -> Processor:
+        """The processor that passes the table of the side."""
+        taker = self.responders[1] if self.responders else self.node
+        by_name = {node.name: node for node in self.subtopology.processors}
+        return by_name[self.subtopology.predecessors[taker.name][0]]
+
+    @property
+    def source(self) -> Source | None:
+        """The source of the table of the side; None where it is the result of another join."""
+        return next((source for source in self.subtopology.sources if self._reads(self.table, source)), None)
+
+    @property
+    def carrying(self) -> Source:
+        """The source with what the other side has written."""
+        taker = self.join or self.node
+        return next(source for source in self.subtopology.sources if self._reads(taker, source))
+
+    @property
+    def registration(self) -> str:
+        """The topic that the subscriptions are written to; empty for the responder."""
+        before = self.subtopology.predecessors
+        return next((sink.topic for sink in self.subtopology.sinks if self.node.name in before[sink.name]), "")
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """See :attr:`Stage.sources`."""
+        return (self.carrying,) if self.source is None else (self.source, self.carrying)
+
+    @property
+    def takers(self) -> tuple[Processor, ...]:
+        """See :attr:`Stage.takers`."""
+        join = self.join
+        return (self.node, self.responders[1]) if join is None else (self.node, join)
+
+    @property
     def results(self) -> tuple[Processor, ...]:
         """See :attr:`Stage.results`."""
-        return self.subtopology.processors_with(ResponseJoin)
+        return () if self.join is None else (self.join,)
 
     @property
     def reads_purged_topic(self) -> bool:
         """See :attr:`Stage.reads_purged_topic`. The responder stores subscriptions."""
-        return bool(self.subtopology.processors_with(SubscriptionReceive))
+        return isinstance(self.node.operation, SubscriptionReceive)
 
     def depends_on_arrival(self, nodes: Collection[Node]) -> str:
         """See :meth:`Stage.depends_on_arrival`."""
@@ -73,34 +135,61 @@ class ForeignKeyStage(Stage):
     @property
     def stores(self) -> Mapping[str, Restore]:
         """See :attr:`Stage.stores`. The table's rows are among them."""
-        others = {node.store for node in self.subtopology.processors_with(*_OF_OTHER_STATE)}
-        return dict.fromkeys((store for store in self.subtopology.stores if store not in others), Restore.LAST_OF_KEY)
+        own = {node.store for node in (self.table, self.node, self.result) if node is not None}
+        return dict.fromkeys((store for store in self.subtopology.stores if store in own), Restore.LAST_OF_KEY)
 
     def owns(self, node: Processor) -> bool:
         """See :meth:`Stage.owns`. The nodes that send, and those of the result, are among them."""
-        return isinstance(node.operation, _OF_JOIN)
+        own = (self.node, *self.responders, self.join, self.result)
+        return any(each is not None and each.name == node.name for each in own)
 
     def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
         """See :meth:`Stage.faults`."""
-        for node in self.nodes[1:]:
-            yield Diagnostic(
-                node.location,
-                "a join by a foreign key shares its sub-topology with another one",
-                "Write the table that both join, or the result of the first one, to a compacted topic with "
-                "to_stream().to('…'), and join Topology.table('…')",
-            )
         for other in others:
-            for node in other.nodes if other.is_at_sources else ():
+            for node in other.nodes if other.is_at_sources and not isinstance(other, ForeignKeyStage) else ():
                 yield Diagnostic(
                     node.location,
                     f"{other.operation_of(node)} shares its sub-topology with a join by a foreign key",
-                    "Put repartition() before it: that makes two",
+                    "Write the table that both join, or the result of one of them, to a compacted topic with "
+                    "to_stream().to('…'), and join Topology.table('…')",
                 )
-        read = [source for source in self.subtopology.sources if source.carried is None]
-        if len(self.nodes) == 1 and len(read) > 1:
-            topics = ", ".join(source.topic for source in read)
-            yield Diagnostic(
-                self.nodes[0].location,
-                f"the sub-topology of a join by a foreign key reads several topics: {topics}",
-                "Put repartition() behind one of them, before they meet",
-            )
+
+    def _behind(self, before: Processor, operation: type[ForeignKeyResult | SubscriptionJoin]) -> Processor:
+        found = self.subtopology.processors_with(operation)
+        return next(node for node in found if before.name in self.subtopology.predecessors[node.name])
+
+    def _reads(self, node: Processor, source: Source) -> bool:
+        return source.name in self.subtopology.predecessors[node.name]
+
+
+@dataclass(frozen=True)
+class ResultForeignKeyStage(ForeignKeyStage):
+    """A side whose table is the result of another join, or a table that another side reads at the source."""
+
+    is_at_sources: ClassVar[bool] = False
+    leaves_out_records: ClassVar[bool] = False
+
+
+def foreign_key_sides_of(subtopology: Subtopology) -> list[ForeignKeyStage]:
+    """Return the sides of joins by a foreign key that a sub-topology has: first those that send subscriptions."""
+    return [ForeignKeyStage(subtopology, (node,)) for node in ForeignKeyStage.nodes_in(subtopology)]
+
+
+def foreign_key_joins(subtopology: Subtopology) -> list[ForeignKeyStage]:
+    """Return the sides that send subscriptions, in the order of their joins."""
+    return [side for side in foreign_key_sides_of(subtopology) if side.join is not None]
+
+
+def foreign_key_sides(stage: ForeignKeyStage) -> Iterable[ForeignKeyStage]:
+    """Divide the joins by a foreign key of a sub-topology: each side has a state of its own.
+
+    Args:
+        stage: Has all of them.
+    """
+    read = set[str]()
+    for side in foreign_key_sides_of(stage.subtopology):
+        if side.source is None or side.source.name in read:
+            yield ResultForeignKeyStage(stage.subtopology, side.nodes)
+            continue
+        read.add(side.source.name)
+        yield side

@@ -99,6 +99,11 @@ class Stage:
         return self.has(node)
 
     @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources whose records a stage at the sources is given."""
+        return self.subtopology.sources
+
+    @property
     def takers(self) -> tuple[Processor, ...]:
         """The processors that are given the records of which it makes its results."""
         return self.nodes

@@ -11,8 +11,9 @@ that is a record of the table, which the operations on the table are given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import cast
 
 from pyspark.sql import Column, DataFrame
@@ -20,13 +21,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from streamplan.model.operations import (
-    ForeignKeyResult,
     Operation,
     ResponseJoin,
     SubscriptionReceive,
     SubscriptionSend,
 )
-from streamplan.model.processor_topology import Processor, Source, Subtopology
+from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.serdes.internal import value_expression
 from streamplan.spark.planning.aggregation import refusing_unreadable
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
@@ -43,35 +44,35 @@ FOREIGN_KEY_IN_STORED = "substring(key, 5, cast(conv(hex(substring(key, 1, 4)), 
 """The foreign key in the column ``key`` with a key of the store of the subscriptions."""
 
 
-def join_by_foreign_key(subtopology: Subtopology, frames: Mapping[str, RecordFrame]) -> DataFrame:
+def join_by_foreign_key(side: ForeignKeyStage, this: RecordFrame, sent: RecordFrame) -> DataFrame:
     """Give one side of a join by a foreign key its records.
 
     Args:
-        subtopology: With such a side.
-        frames: The records of its two sources, by the name of the source.
+        side: The side.
+        this: The updates of its table.
+        sent: What the other side has written.
 
     Returns:
-        One row for each record of the table, but for the deletion of a key that the table does not have. And a row with
-        ``made`` for all that the side has made of a record.
+        One row for each record of a table that is read from a topic, but for the deletion of a key that the table does
+        not have. And a row with ``made`` for all that the side has made of a record.
     """
-    return _with_state(subtopology, frames, None, restored=False)
+    return _with_state(side, [this], sent, None, restored=False)
 
 
 def restore_foreign_key_join(
-    subtopology: Subtopology, frames: Mapping[str, RecordFrame], results: DataFrame | None
+    side: ForeignKeyStage, this: Sequence[RecordFrame], sent: RecordFrame, results: DataFrame | None
 ) -> DataFrame:
     """Read the rows of changelogs into the state that :func:`join_by_foreign_key` goes on with.
 
     Args:
-        subtopology: With one side of such a join.
-        frames: The last records of the table's changelog, and of the store of the subscriptions as if they came from
-            the registration topic, by the names of the sources.
+        side: The side.
+        this: The last records of the table's changelog. Further ones have no records: they bring the operators before.
+        sent: The last records of the store of the subscriptions as if they came from the registration topic; for the
+            subscriber no records.
         results: The last records of the changelog of the result, in the columns :data:`streamplan.spark.sources.RAW`;
             None without one.
     """
-    table = table_source(subtopology)
-    frames = {**frames, table.name: refusing_unreadable(frames[table.name])}
-    return _with_state(subtopology, frames, results, restored=True)
+    return _with_state(side, [refusing_unreadable(this[0]), *this[1:]], sent, results, restored=True)
 
 
 def records_of_table(batch: DataFrame, frame: RecordFrame) -> RecordFrame:
@@ -105,20 +106,21 @@ def sent_records(batch: DataFrame, made: Made, frame: RecordFrame) -> RecordFram
     return replace(frame, data=data, value_is_raw=True, no_rejects=True, serde=None, format=kind)
 
 
-def joined_by_foreign_key(batch: DataFrame, subtopology: Subtopology, frames: Mapping[str, RecordFrame]) -> RecordFrame:
+def joined_by_foreign_key(batch: DataFrame, side: ForeignKeyStage, this: RecordFrame, sent: RecordFrame) -> RecordFrame:
     """Return the updates of the joined table.
 
     Args:
         batch: What :func:`join_by_foreign_key` gave.
-        subtopology: As for :func:`join_by_foreign_key`.
-        frames: As for :func:`join_by_foreign_key`; only what is known of them is used.
+        side: As for :func:`join_by_foreign_key`.
+        this: As for :func:`join_by_foreign_key`; only what is known of the records is used.
+        sent: As for :func:`join_by_foreign_key`; only what is known of the records is used.
     """
-    (node,) = subtopology.processors_with(ResponseJoin)
+    node = side.join
+    assert node is not None, f"{side.node.name} subscribes to nothing"
     rows = batch.where(F.col("made") == Made.RESULT.value)
-    this, other = (frames[source.name] for source in (table_source(subtopology), carrying_source(subtopology)))
     seen = rows.select(
         *_from_state(F.col("joined"), this),
-        F.when(F.col(_OTHER_FIELDS).isNotNull(), F.struct(*_from_state(F.col(_OTHER_FIELDS), other))).alias("table"),
+        F.when(F.col(_OTHER_FIELDS).isNotNull(), F.struct(*_from_state(F.col(_OTHER_FIELDS), sent))).alias("table"),
         _record().alias("record"),
         F.col("joined").isNotNull().alias("_is_there"),
     )
@@ -147,23 +149,17 @@ def joined_values(seen: DataFrame, node: Processor, this: RecordFrame) -> Record
     )
 
 
-def without_responses(node: Processor, responses: RecordFrame) -> RecordFrame:
+def without_responses(node: Processor, this: RecordFrame, responses: RecordFrame) -> RecordFrame:
     """Return what :func:`joined_by_foreign_key` gives, without a record: for its types alone.
 
     Args:
         node: The join.
-        responses: Records that have the row of this table in ``record``, under the name of its store. Only their types
-            are used.
+        this: The records of this table; only their types are used.
+        responses: Those of the response topic; only their types are used.
     """
-    assert isinstance(node.operation, ResponseJoin)
-    other = F.struct(*(F.col(f"`{name}`") for name in responses.fields))
-    columns = (
-        F.col(f"record.`{node.operation.store}`.*"),
-        other.alias("table"),
-        "record",
-        F.lit(True).alias("_is_there"),
-    )
-    return joined_values(responses.data.where("false").select(*columns), node, responses)
+    other = F.lit(None).cast(responses.data.select(F.struct(*responses.fields).alias("row")).schema["row"].dataType)
+    seen = this.data.where("false").withColumn("table", other).withColumn("_is_there", F.lit(True))
+    return joined_values(seen, node, responses)
 
 
 def without_subscriptions(frame: RecordFrame, operation: Operation) -> RecordFrame:
@@ -202,36 +198,42 @@ def foreign_keys(frame: RecordFrame, operation: SubscriptionSend) -> tuple[Recor
     return frame, F.when(is_value, write_key(operation.key_serde, key))
 
 
-def table_source(subtopology: Subtopology) -> Source:
-    """Return the source of the table of one side of a join by a foreign key."""
-    return next(source for source in subtopology.sources if source.carried is None)
+def judged(frame: RecordFrame, table: Processor, subtopology: Subtopology) -> RecordFrame:
+    """Return the updates of a table without those that give a foreign key which its serde cannot write.
 
-
-def carrying_source(subtopology: Subtopology) -> Source:
-    """Return the source with what the other side has written."""
-    return next(source for source in subtopology.sources if source.carried is not None)
+    Args:
+        frame: The updates.
+        table: The processor that passes them.
+        subtopology: With the joins by a foreign key of the table.
+    """
+    for node in subtopology.processors_with(SubscriptionSend):
+        if table.name in subtopology.predecessors[node.name]:
+            assert isinstance(node.operation, SubscriptionSend)
+            frame, _ = foreign_keys(frame, node.operation)
+    return frame
 
 
 def _with_state(
-    subtopology: Subtopology, frames: Mapping[str, RecordFrame], results: DataFrame | None, *, restored: bool
+    side: ForeignKeyStage,
+    tables: Sequence[RecordFrame],
+    sent: RecordFrame,
+    results: DataFrame | None,
+    *,
+    restored: bool,
 ) -> DataFrame:
-    table, carrying = table_source(subtopology), carrying_source(subtopology)
-    this = rejecting_binary_keys(frames[table.name])
-    other = frames[carrying.name]
+    subtopology, subscriber, join = side.subtopology, side.node.operation, side.join
+    tables = [judged(rejecting_binary_keys(each), side.table, subtopology) for each in tables]
     added = [StructField("made", StringType()), StructField("to", BinaryType())]
     added += [StructField("sent", BinaryType()), StructField("place", IntegerType())]
-    if subtopology.processors_with(SubscriptionReceive):
-        rows = _rows(THIS, this).unionByName(_rows(OTHER, other), allowMissingColumns=True)
+    if not isinstance(subscriber, SubscriptionSend):
+        rows = _together([*(_rows(THIS, each) for each in tables), _rows(OTHER, sent)])
         schema = StructType([*rows.schema.fields, *added])
-        responder = ResponderState(restored=restored)
+        responder = ResponderState(restored=restored, passes=side.is_at_sources)
         return rows.groupBy("partition", "key").transformWithState(responder, schema, "Update", "none")
-    (subscriber,) = subtopology.processors_with(SubscriptionSend)
-    (join,) = subtopology.processors_with(ResponseJoin)
-    assert isinstance(subscriber.operation, SubscriptionSend)
+    assert join is not None
     assert isinstance(join.operation, ResponseJoin)
-    this, foreign_key = foreign_keys(this, subscriber.operation)
-    rows = _rows(THIS, this, foreign_key.alias("refers"))
-    rows = rows.unionByName(_rows(OTHER, other, number=1), allowMissingColumns=True)
+    of_tables = [_rows(THIS, each, foreign_keys(each, subscriber)[1].alias("refers")) for each in tables]
+    rows = _together([*of_tables, _rows(OTHER, sent, number=1)])
     if results is not None:
         rows = rows.unionByName(_stored_results(results), allowMissingColumns=True)
     of_value = cast(StructType, rows.schema[_THIS_FIELDS].dataType)
@@ -240,12 +242,15 @@ def _with_state(
         of_value,
         (_THIS_FIELDS, _OTHER_FIELDS),
         left=join.operation.left,
-        stores_result=any(
-            isinstance(node.operation, ForeignKeyResult) and node.store for node in subtopology.processors
-        ),
+        stores_result=side.result is not None and side.result.writes_store,
         restored=restored,
+        passes=side.is_at_sources,
     )
     return rows.groupBy("partition", "key").transformWithState(state, schema, "Update", "none")
+
+
+def _together(rows: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), rows)
 
 
 def _rows(source: int, frame: RecordFrame, *more: Column, number: int = 0) -> DataFrame:

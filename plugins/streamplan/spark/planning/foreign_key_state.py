@@ -88,17 +88,22 @@ class _SideState(StatefulProcessor):
 
     Args:
         restored: Whether the rows are those of changelogs, and no updates.
+        passes: Whether the records of the side's table are passed, too.
     """
 
-    def __init__(self, *, restored: bool) -> None:
+    def __init__(self, *, restored: bool, passes: bool = True) -> None:
         self._restored = restored
+        self._passes = passes and not restored
         self._added: dict[str, Any] = {"made": None, "to": None, "sent": None, "place": None}
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
     def _ordered(self, rows: Any) -> Any:
-        return rows if self._restored else sorted(rows, key=lambda row: task_order(row.record))
+        if not self._restored:
+            return sorted(rows, key=lambda row: task_order(row.record))
+        # Another state may need each record of a changelog. The rows of a result have no record.
+        return sorted(rows, key=lambda row: -1 if row.record is None else row.record["offset"])
 
     def _row(self, row: Row, **changed: Any) -> Row:
         return Row(**{**row.asDict(), **self._added, **changed})
@@ -113,12 +118,20 @@ class SubscriberState(_SideState):
         left: Whether the join is a left join.
         stores_result: Whether the joined table has a store.
         restored: Whether the rows are those of changelogs.
+        passes: Whether the records of this table are passed, too.
     """
 
     def __init__(
-        self, of_value: StructType, fields: tuple[str, str], *, left: bool, stores_result: bool, restored: bool
+        self,
+        of_value: StructType,
+        fields: tuple[str, str],
+        *,
+        left: bool,
+        stores_result: bool,
+        restored: bool,
+        passes: bool = True,
     ) -> None:
-        super().__init__(restored=restored)
+        super().__init__(restored=restored, passes=passes)
         self._of_value = of_value
         self._this, self._other = fields
         self._left = left
@@ -145,7 +158,7 @@ class SubscriberState(_SideState):
             elif row.source == THIS:
                 if not row.rejected and row.deleted and own is None:
                     continue  # nothing was there
-                if not self._restored:
+                if self._passes:
                     yield self._row(row)
                 if row.rejected:
                     continue
@@ -211,7 +224,7 @@ class ResponderState(_SideState):
             if row.source == THIS:
                 if not row.rejected and row.deleted and value is None:
                     continue  # nothing was there
-                if not self._restored:
+                if self._passes:
                     yield self._row(row)
                 if row.rejected:
                     continue

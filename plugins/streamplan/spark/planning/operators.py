@@ -203,6 +203,10 @@ class OperatorPlanner:
         assert frame is not None, f"{name} is planned on records that Spark refused"
         return frame
 
+    def known(self, name: str) -> RecordFrame | None:
+        """Return what is known of the records of a node; None where it is not planned, or Spark refuses it."""
+        return self._frames.get(name)
+
     def source_frames(self) -> dict[str, RecordFrame]:
         """Return the records of each source that is bound, by its name.
 

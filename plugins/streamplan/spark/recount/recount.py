@@ -54,14 +54,14 @@ from streamplan.model.operations import (
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.stages import passing_by, stage_of
+from streamplan.model.stages.foreign_key import ForeignKeyStage, foreign_key_joins, foreign_key_sides_of
 from streamplan.model.stages.stage import Stage
 from streamplan.model.start_point import task_times
-from streamplan.model.subtopology_graph import responder_of
+from streamplan.model.subtopology_graph import responders_of
 from streamplan.model.topics import words
 from streamplan.model.windows import TimeWindows
 from streamplan.reports.sink_offsets import SinkOffsets
 from streamplan.serdes.serde import Serde
-from streamplan.spark.planning.foreign_key_join import carrying_source, table_source
 from streamplan.spark.planning.operators import read_source
 from streamplan.spark.planning.plan import outputs_of
 from streamplan.spark.planning.recounted.foreign_keys import keys_under_way
@@ -198,14 +198,35 @@ class _Firsts:
             yield f"{topic}: deleted, so that what was made of it is not compared: {listed}"
 
 
+def _other_tables(subtopology: Subtopology, pipeline: Pipeline) -> list[tuple[ForeignKeyStage, Source]]:
+    """Return the joins by a foreign key of a sub-topology that sends, each with the source of its other table."""
+    found = []
+    joins = foreign_key_joins(subtopology)
+    for join, responder in zip(joins, responders_of(subtopology, pipeline.topology), strict=True):
+        of_join = (side for side in foreign_key_sides_of(responder) if side.carrying.topic == join.registration)
+        source = next(of_join).source
+        assert source is not None, f"sub-topology {responder.id} responds with values that no topic has"
+        found.append((join, source))
+    return found
+
+
+def _recounted_sources(subtopology: Subtopology, pipeline: Pipeline) -> list[Source]:
+    """Return the sources that a recount reads: of a join by a foreign key the other table, and not the responses."""
+    others = _other_tables(subtopology, pipeline)
+    responses = {join.carrying.name for join, _ in others}
+    own = [source for source in subtopology.sources if source.name not in responses]
+    return list({source.name: source for source in (*own, *(source for _, source in others))}.values())
+
+
 def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> tuple[ConsistentCut, _Firsts]:
     """Return a consistent cut of a sub-topology, and where its inputs begin.
 
     Where each output was made of one record, what is there of the input can be compared. An aggregate is made of all.
     """
     topics, group = pipeline.source_topics(subtopology), pipeline.topology.application_id
-    if (responder := responder_of(subtopology, pipeline.topology)) is not None:  # what it recounts begins with tables
-        topics = tuple(table_source(each).topic for each in (subtopology, responder))
+    responders = responders_of(subtopology, pipeline.topology)
+    if responders:  # what it recounts begins with tables
+        topics = tuple(pipeline.topology.decorate(source.topic) for source in _recounted_sources(subtopology, pipeline))
     observed = cluster.topics(topics)
     policies = {topic: words(observed[topic].configs.get("cleanup.policy", "")) for topic in topics}
     firsts = _Firsts(
@@ -225,9 +246,10 @@ def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> tupl
     outputs = outputs_of(pipeline, subtopology)
     written = list(dict.fromkeys(output.topic for output in outputs))
     dead_letters = pipeline.topology.dead_letter_topic
-    if (responder := responder_of(subtopology, pipeline.topology)) is not None:
+    for responder in responders:
         written = list(dict.fromkeys((*written, *(output.topic for output in outputs_of(pipeline, responder)))))
-        topics = tuple(dict.fromkeys((*pipeline.source_topics(subtopology), *pipeline.source_topics(responder))))
+        read = (*pipeline.source_topics(subtopology), *topics, *pipeline.source_topics(responder))
+        topics = tuple(dict.fromkeys(read))
     return await_consistent_cut(cluster, group, topics, [*written, dead_letters], Deadline()), firsts
 
 
@@ -451,6 +473,7 @@ class _Recount:
         counts = [
             end - self.firsts.of(topic, ends)[number]
             for topic, ends in self.cut.positions.items()
+            if topic in self.firsts.starts
             for number, end in ends.items()
         ]
         if (most := max(counts)) > limit:
@@ -522,9 +545,7 @@ class _Recount:
         plan = plan_of(subtopology)
         planner = plan.planner(acts=False)
         frames = {}
-        responder = responder_of(subtopology, topology)
-        sources = (table_source(subtopology), table_source(responder)) if responder else subtopology.sources
-        for source in sources:
+        for source in _recounted_sources(subtopology, self.pipeline):
             topic = topology.decorate(source.topic)
             ends = self.cut.positions[topic]
             raw = self.read(topic, ends, self.firsts.of(topic, ends))
@@ -534,21 +555,22 @@ class _Recount:
             topic = topology.changelog_topic(node.store or "")
             return self.read(topic, self.cut.ends[topic])
 
-        other = frames[sources[1].name] if responder else None
+        others = {join.carrying.name: frames[of.name] for join, of in _other_tables(subtopology, self.pipeline)}
+        own = {source.name: frames[source.name] for source in subtopology.sources if source.name in frames}
         processes = not self._not_processed and not _not_deterministic(self.stage.nodes)
-        state = plan.recount(frames, planner, Recounting(changelog, self._times, other, processes))
+        state = plan.recount(own, planner, Recounting(changelog, self._times, others, processes))
         planner.plan(subtopology.nodes)
         rows = reduce(DataFrame.unionByName, planner.take_output_rows().rows)
         ttl = None if self.stage.ttl_ms is None else TimeToLive(self.stage.ttl_ms, state.newest_ms)
-        return _Demanded(rows, state, ttl, self._under_way(responder) if responder else None)
+        return _Demanded(rows, state, ttl, self._under_way())
 
-    def _under_way(self, responder: Subtopology) -> DataFrame:
-        """Return the keys of which a subscription or a response is not processed."""
-        subscriptions, responses = (
-            self._unprocessed(self.pipeline.topology.decorate(carrying_source(each).topic))
-            for each in (responder, self.subtopology)
-        )
-        return keys_under_way(subscriptions, responses).persist()
+    def _under_way(self) -> DataFrame | None:
+        """Return the keys of which a subscription or a response is not processed; None without a join that sends."""
+        found = []
+        for join in foreign_key_joins(self.subtopology):
+            topics = (join.registration, join.carrying.topic)
+            found.append(keys_under_way(*(self._unprocessed(self.pipeline.topology.decorate(each)) for each in topics)))
+        return reduce(DataFrame.unionByName, found).distinct().persist() if found else None
 
     def _unprocessed(self, topic: str) -> DataFrame:
         return self.read(topic, self.cut.ends[topic], self.cut.positions[topic])

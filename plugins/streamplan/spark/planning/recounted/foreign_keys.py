@@ -11,23 +11,12 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from streamplan.model.operations import (
-    SENDS,
-    ResponseJoin,
-    SubscriptionReceive,
-    SubscriptionSend,
-)
-from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.model.operations import ResponseJoin, SubscriptionReceive, SubscriptionSend
+from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.serdes.subscriptions import HASH_BYTES, Instruction
-from streamplan.spark.planning.foreign_key_join import (
-    carrying_source,
-    foreign_keys,
-    joined_values,
-    table_source,
-    without_subscriptions,
-)
+from streamplan.spark.planning.foreign_key_join import foreign_keys, joined_values, judged, without_subscriptions
 from streamplan.spark.planning.operators import OperatorPlanner
-from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 
 _BEGIN = f"if(substring(value, 1, 1) >= X'80', 3, {3 + HASH_BYTES})"
@@ -40,34 +29,32 @@ _DELETES = "substring(value, 2, 1) in ({})".format(", ".join(f"X'{each:02X}'" fo
 
 
 def bind_recounted_side(
-    planner: OperatorPlanner, subtopology: Subtopology, frames: Mapping[str, RecordFrame], other: RecordFrame | None
+    planner: OperatorPlanner, side: ForeignKeyStage, this: RecordFrame, others: Mapping[str, RecordFrame]
 ) -> None:
     """Let a planner go on with what the records of one side of a join by a foreign key demand.
 
     Args:
         planner: Of the sub-topology.
-        subtopology: With one side of such a join.
-        frames: The records of its table and, on the side of the other table, all subscriptions that were sent.
-        other: On the side of this table the records of the other one.
+        side: The side. Where it is the responder, the planner has all subscriptions that were sent.
+        this: The records of its table.
+        others: By the name of a source of responses the records of the other table.
     """
-    table = table_source(subtopology)
-    records = rejecting_binary_keys(frames[table.name])
-    for node in subtopology.processors_with(SubscriptionSend):
-        assert isinstance(node.operation, SubscriptionSend)
-        records, _ = foreign_keys(records, node.operation)
-    planner.write(dead_letter_rows(records.rejected()))
-    planner.bind(table.name, records.accepted())
-    for node in subtopology.processors:
-        match node.operation:
-            case SubscriptionReceive():
-                stored = _last_subscriptions(frames[carrying_source(subtopology).name], node.operation)
-                planner.bind(node.name, stored)
-                planner.write_sent(node, stored)
-            case ResponseJoin():
-                assert other is not None, f"{node.name} is recounted without the other table"
-                planner.bind(node.name, _last_results(subtopology, node, frames[table.name], other))
-            case operation if isinstance(operation, SENDS):
-                planner.bind(node.name, without_subscriptions(frames[table.name], operation))
+    match side.node.operation:
+        case SubscriptionReceive() as receive:
+            sent = planner.consume(side.carrying.name)
+            assert sent is not None, f"{side.carrying.name} is not read"
+            stored = _last_subscriptions(sent, receive)
+            planner.bind(side.node.name, stored)
+            planner.write_sent(side.node, stored)
+            for node in side.responders:
+                planner.bind(node.name, without_subscriptions(this, node.operation))
+        case SubscriptionSend() as subscriber:
+            planner.bind(side.node.name, without_subscriptions(this, subscriber))
+            other = others[side.carrying.name]
+            assert side.join is not None
+            assert side.result is not None
+            joined = _last_results(subscriber, side.join, this, other)
+            planner.bind(side.join.name, judged(joined, side.result, side.subtopology))
 
 
 def keys_under_way(subscriptions: DataFrame, responses: DataFrame) -> DataFrame:
@@ -96,12 +83,10 @@ def _last_subscriptions(frame: RecordFrame, operation: SubscriptionReceive) -> R
     return RecordFrame(data, value_is_raw=True, no_rejects=True, format=known.format, key_serde=frame.key_serde)
 
 
-def _last_results(subtopology: Subtopology, node: Processor, this: RecordFrame, other: RecordFrame) -> RecordFrame:
+def _last_results(subscriber: SubscriptionSend, node: Processor, this: RecordFrame, other: RecordFrame) -> RecordFrame:
     """The joined value of each key, null where there is none. Its time is null, since it depends on the order."""
-    (subscriber,) = subtopology.processors_with(SubscriptionSend)
-    assert isinstance(subscriber.operation, SubscriptionSend)
     assert isinstance(node.operation, ResponseJoin)
-    records, foreign_key = foreign_keys(rejecting_binary_keys(this), subscriber.operation)
+    records, foreign_key = foreign_keys(this, subscriber)
     left = records.data.withColumn("_foreign_key", foreign_key).where("record.reason is null")
     left = _last(left, records.key)
     found = rejecting_binary_keys(other).accepted()

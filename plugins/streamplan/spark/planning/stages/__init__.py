@@ -9,7 +9,7 @@ from streamplan.model.processor_topology import Subtopology
 from streamplan.model.stages import passing_by, stage_of
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain
-from streamplan.model.stages.foreign_key import ForeignKeyStage
+from streamplan.model.stages.foreign_key import ForeignKeyStage, ResultForeignKeyStage
 from streamplan.model.stages.look_up import LookUpStage, ResultLookUpStage
 from streamplan.model.stages.old_values import OldValuesStage
 from streamplan.model.stages.process import ProcessStage
@@ -21,7 +21,7 @@ from streamplan.model.stages.task_aggregate import TaskAggregateStage
 from streamplan.model.stages.window import WindowStage
 from streamplan.spark.planning.stages.aggregate import AggregatePlan
 from streamplan.spark.planning.stages.chain import ChainPlan
-from streamplan.spark.planning.stages.foreign_key import ForeignKeyPlan
+from streamplan.spark.planning.stages.foreign_key import ForeignKeyPlan, ResultForeignKeyPlan
 from streamplan.spark.planning.stages.look_up import LookUpPlan, ResultLookUpPlan
 from streamplan.spark.planning.stages.old_values import OldValuesPlan
 from streamplan.spark.planning.stages.process import ProcessPlan
@@ -35,6 +35,7 @@ from streamplan.spark.planning.stages.window import WindowPlan
 
 PLANS: Mapping[type[Stage], type[OperatorPlan[Any]]] = {
     ForeignKeyStage: ForeignKeyPlan,
+    ResultForeignKeyStage: ResultForeignKeyPlan,
     TableJoinStage: TableJoinPlan,
     StreamJoinStage: StreamJoinPlan,
     LookUpStage: LookUpPlan,

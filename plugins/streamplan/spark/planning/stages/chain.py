@@ -33,6 +33,7 @@ from streamplan.spark.planning.stages.stage_plan import (
     StagePlan,
     StoredState,
     batch_of,
+    beside_sources,
     bind_passing,
     held_rows,
     passed_rows,
@@ -62,7 +63,9 @@ class ChainPlan(StagePlan[StageChain]):
 
     def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
         """Let the planner go on with what all states give, and with the rows that were complete before them."""
-        frames = sources.frames()
+        frames: Mapping[str, RecordFrame] = sources.frames()
+        for plan in self.plans:
+            frames = plan.judged(frames)
         planner.read = frames
         planner.bind_all(frames)
         once = None if ticks is None else cache(ticks)
@@ -76,8 +79,9 @@ class ChainPlan(StagePlan[StageChain]):
             inputs = plan.inputs(on)
             parts.append((plan, inputs, operate(plan, inputs, on)))
         early: Sequence[DataFrame] = ()
-        passing: Mapping[str, RecordFrame] = {}
-        if not any(plan.stage.is_at_sources for plan in self.plans):
+        if any(plan.stage.is_at_sources for plan in self.plans):
+            passing = beside_sources(planner)
+        else:
             planner.plan_beside([node for plan in self.plans for node in plan.stage.takers])
             early = planner.take_output_rows().rows
             passing = passing_frames(planner)

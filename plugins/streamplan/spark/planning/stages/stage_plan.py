@@ -91,13 +91,13 @@ class Recounting:
 
     ``changelog``  gives the records of the changelog of a processor
     ``times``      by partition the time in ms that the wall clock has given to a stream task
-    ``other``      of a join by a foreign key, on the side of this table, the records of the other one
+    ``others``     by the name of a source of responses the records of the other table of its join by a foreign key
     ``processes``  whether a Python class with state can process all records once more
     """
 
     changelog: Callable[[Processor], DataFrame]
     times: Mapping[int, int]
-    other: RecordFrame | None
+    others: Mapping[str, RecordFrame]
     processes: bool
 
 
@@ -210,13 +210,20 @@ class OperatorPlan(StagePlan[Kind]):
         inputs = self.inputs(planner)
         stateful = self.operate(inputs, ticks)
         if self.stage.is_at_sources:
-            batch = batch_of(stateful)
-            cut = Cut(stateful, batch)
+            cut, batch = cut_beside_sources(stateful, planner)
         else:
             planner.plan_beside(self.stage.takers)
             cut, batch = cut_behind_state(stateful, planner)
         self.bind(planner, batch, inputs)
         return replace(cut, divided=cut.divided or self.divides)
+
+    def judged(self, frames: Mapping[str, RecordFrame]) -> Mapping[str, RecordFrame]:
+        """Reject the records of the sources that this state cannot take, before another state takes them.
+
+        Args:
+            frames: The records of each source, by its name.
+        """
+        return frames
 
     @abstractmethod
     def inputs(self, planner: OperatorPlanner) -> Any:
@@ -280,6 +287,27 @@ def cut_behind_state(stateful: DataFrame, planner: OperatorPlanner) -> tuple[Cut
         planner.write(held_rows(batch, "finished"))
     bind_passing(planner, passing, batch)
     return Cut(streaming, batch), held_rows(batch, "held")
+
+
+def cut_beside_sources(stateful: DataFrame, planner: OperatorPlanner) -> tuple[Cut, DataFrame]:
+    """Let the planner go on with the records of the sources that the state at the others does not read.
+
+    Returns:
+        The cut; and of the micro-batch what the stateful operator gave.
+    """
+    passing = beside_sources(planner)
+    if not passing:
+        batch = batch_of(stateful)
+        return Cut(stateful, batch), batch
+    streaming = together({"held": stateful, **passed_rows(passing)}, ())
+    batch = batch_of(streaming)
+    bind_passing(planner, passing, batch)
+    return Cut(streaming, batch), held_rows(batch, "held")
+
+
+def beside_sources(planner: OperatorPlanner) -> dict[str, RecordFrame]:
+    """Return the records of the sources that no state at the others reads, with the rejected ones, by their names."""
+    return {name: planner.frame_of(name) for name in passing_by(planner.subtopology)}
 
 
 def passing_frames(planner: OperatorPlanner) -> dict[str, RecordFrame]:
