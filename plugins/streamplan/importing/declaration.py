@@ -458,7 +458,7 @@ class _Writer:
         if operation.others:
             self.ask.note(node.name, f"whether it fills the store {store}, or {' or '.join(operation.others)} does")
         grouping, comment = self._grouping(operation.on[0], operation.grouping), ""
-        if told is not None and WINDOWS not in told:
+        if told is not None and told.isdisjoint((WINDOWS, SESSIONS)):
             self.suppressed.discard(node.name)
         if (told and not told.isdisjoint((WINDOWS, SESSIONS))) or node.name in self.suppressed:
             grouping = self._windows(node, grouping, are_sessions=told is not None and SESSIONS in told)

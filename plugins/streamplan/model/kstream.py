@@ -91,7 +91,7 @@ from streamplan.model.operations import (
     TableReduce,
     ToStream,
     ToTable,
-    final,
+    until_closed,
 )
 from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
 from streamplan.model.processor_stores import AnyStore, Refusal, declared_store, schedules_of
@@ -141,6 +141,11 @@ RESERVED_FIELDS = ("record", "table", "element")
 
 TAKE_BATCHES = ("branch", "filter", "filter_not", "map", "map_values")
 """The operations that take a function of an Arrow batch."""
+
+_FUNCTIONS_IN_SLIDING_WINDOWS = (
+    "windowed_by: Python functions do not aggregate sliding windows",
+    "Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows",
+)
 
 ANSWERED = ("other", "windows", "strategy", "within", "processor", "key_serde")
 """The arguments whose class the operations judge themselves, since they know more to say of it."""
@@ -1736,13 +1741,12 @@ class _Grouped(_Declared[K, V]):
                 self._repartition[:] = [repartition]
             self._graph.add_repartition(self._repartition[0], self._node)
             parent, sources = self._repartition[0].node, frozenset({self._repartition[0].source})
-        suppressed: list[bool] = []
+        is_suppressed: list[bool] = []
         suppress: Callable[[], None] | None = None
         taken: Operation | Callable[[], Operation] = operation
-        is_aligned = isinstance(self._window, TimeWindows) and not self._window.slides
-        if isinstance(operation, Count | Aggregate) and is_aligned and not self._final:
-            suppress = partial(suppressed.append, True)
-            taken = partial(_passed, operation, suppressed)
+        if isinstance(operation, Count | Aggregate) and self._window is not None and not self._final:
+            suppress = partial(is_suppressed.append, True)
+            taken = partial(_passed, operation, is_suppressed)
         node = self._graph.processor(processor_name, taken, parent)
         return KTable(
             self._graph, node, fields, self._key, sources, self._window, store,
@@ -2292,13 +2296,17 @@ class WindowedKStream(_Grouped[K, V]):
         self, store: str, function: PythonFunction, fields: Columns, **others: PythonFunction | None
     ) -> AggregateWindowsFunction:
         if isinstance(self._window, TimeWindows) and self._window.slides:
-            self._graph.fault(
-                "windowed_by: Python functions do not aggregate sliding windows",
-                "Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows",
-            )
+            self._graph.fault(*_FUNCTIONS_IN_SLIDING_WINDOWS)
         if self._final:
             return FinalAggregateWindowsFunction(
-                store, (), self._window, self._idle_ms, function=function, fields=fields, **others
+                store,
+                (),
+                self._window,
+                self._idle_ms,
+                suppressed=False,
+                function=function,
+                fields=fields,
+                **others,
             )
         return AggregateWindowsFunction(store, (), self._window, function=function, fields=fields, **others)
 
@@ -2404,12 +2412,11 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
 
         Args:
-            windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``. Sliding windows are refused.
+            windows: As ``TimeWindows("1 minute")``, ``SlidingWindows("5 minutes")`` or
+                ``SessionWindows("5 minutes")``. Functions do not aggregate sliding windows.
         """
-        if isinstance(windows, SlidingWindows):
-            self._graph.fault(
-                "windowed_by: several streams in sliding windows", "Merge the streams before, or take other windows"
-            )
+        if isinstance(windows, SlidingWindows) and self._aggregators:
+            self._graph.fault(*_FUNCTIONS_IN_SLIDING_WINDOWS)
         return WindowedCogroupedKStream(replace(self, _window=_judged_windows(self._graph, windows)))
 
     def aggregate(
@@ -2620,7 +2627,7 @@ class KTable(_Declared[K, V]):
     A table without a state store gets one where it is forced to.
     """
     _suppress: Callable[[], None] | None = None
-    """Lets the aggregate pass the final results alone. None for a table that is no aggregate of time windows."""
+    """Lets the aggregate pass the final results alone. None for a table that is no aggregate of windows."""
 
     def filter(self, condition: Text, *, store: str | None = None, name: str | None = None) -> KTable[K, V]:
         """Keep the values for which a condition is true. The keys of the others are deleted, with a null value.
@@ -3012,11 +3019,11 @@ class KTable(_Declared[K, V]):
 
         Example: ``windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")``
 
-        The windows close as with ``emit_strategy(OnWindowClose())``, and the results are the same. The nodes are those
-        of the library's ``suppress``.
+        Time windows close as with ``emit_strategy(OnWindowClose())``. Sessions and sliding windows close a millisecond
+        earlier, as in the library. The nodes are those of the library's ``suppress``.
 
         Args:
-            suppressed: ``UntilWindowCloses()``. The table is an aggregate of time windows, and nothing else takes its
+            suppressed: ``UntilWindowCloses()``. The table is an aggregate of windows, and nothing else takes its
                 updates.
             name: The name of the processor (``Suppressed.withName``). Without it the library's numbering gives one.
 
@@ -3043,9 +3050,7 @@ class KTable(_Declared[K, V]):
             return "the table has no windows"
         if self._final:
             return "the table has the final results already"
-        if isinstance(self._window, SessionWindows):
-            return "of sessions"
-        return f"of {'sliding windows' if self._window.slides else 'another table than an aggregate of windows'}"
+        return "of another table than an aggregate of windows of one stream"
 
     def _instead_of_suppress(self) -> str:
         if self._window is None:
@@ -3339,9 +3344,9 @@ def _word(expression: Text) -> str | None:
     return text if text.isidentifier() else None
 
 
-def _passed(operation: Count | Aggregate, suppressed: list[bool]) -> Operation:
+def _passed(operation: Count | Aggregate, is_suppressed: list[bool]) -> Operation:
     """An aggregate of windows, which passes the final results alone where its table is suppressed."""
-    return final(operation) if suppressed else operation
+    return until_closed(operation) if is_suppressed else operation
 
 
 def _column_names(columns: Columns) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ The ``repr()`` of these classes is part of a checkpoint's identity, so neither t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from streamplan.model.functions import PythonFunction
@@ -342,9 +342,12 @@ class FinalCount(Count):
 
     Attributes:
         idle_ms: A stream task without a record for so long goes on by the wall clock; None where it does not.
+        suppressed: Whether ``suppress`` waits for the windows. It passes sessions and sliding windows a millisecond
+            earlier than ``emit_strategy`` (``KTableSuppressProcessorSupplier``).
     """
 
     idle_ms: int | None = None
+    suppressed: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -353,9 +356,11 @@ class FinalAggregate(Aggregate):
 
     Attributes:
         idle_ms: As for :class:`FinalCount`.
+        suppressed: As for :class:`FinalCount`.
     """
 
     idle_ms: int | None = None
+    suppressed: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -906,10 +911,10 @@ LEAVES_OUT = (*MAKES_SEVERAL, Filter, FilterFunction, FilterNot, FilterNotFuncti
 """The operations that may give no record for a record."""
 
 
-def final(operation: Count | Aggregate) -> FinalCount | FinalAggregate:
-    """Return the same aggregate of windows, which passes the final results alone."""
+def until_closed(operation: Count | Aggregate) -> FinalCount | FinalAggregate:
+    """Return the same aggregate of windows, which passes the final results alone, as ``suppress`` does."""
     if isinstance(operation, Count):
-        return FinalCount(operation.store, operation.window)
+        return FinalCount(operation.store, operation.window, suppressed=True)
     if isinstance(operation, AggregateWindowsFunction):
         return FinalAggregateWindowsFunction(
             operation.store,
@@ -919,8 +924,9 @@ def final(operation: Count | Aggregate) -> FinalCount | FinalAggregate:
             fields=operation.fields,
             initializer=operation.initializer,
             merger=operation.merger,
+            suppressed=True,
         )
-    return FinalAggregate(operation.store, operation.columns, operation.window)
+    return FinalAggregate(operation.store, operation.columns, operation.window, suppressed=True)
 
 
 def stored_by(operation: Operation) -> Operation:

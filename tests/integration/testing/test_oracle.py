@@ -27,7 +27,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, TimeWindows
+from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, SessionWindows, TimeWindows
 from streamplan.serdes.changes import parse_change, written_change
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.subscriptions import Response
@@ -1085,6 +1085,12 @@ def test_the_updates_of_a_micro_batch_have_the_order_of_the_library(
 COGROUPED_SESSIONS = (COGROUPED % " sessions;").replace("to totals", "to_sessions totals")
 
 
+def test_sliding_windows_of_two_streams_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    """With late records, and with nulls as keys and values."""
+    steps = program((COGROUPED % " sliding_windows;").replace("to totals", "windows; to totals"))
+    assert compare(spark, jvm, steps, late_records(3, steps, 10)) > 5
+
+
 def test_sessions_of_two_streams_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
     steps = program(COGROUPED_SESSIONS)
     assert compare(spark, jvm, steps, random_records(3, steps, 12)) > 0
@@ -1125,6 +1131,7 @@ def test_final_results_are_those_of_the_library(spark: SparkSession, jvm: Any) -
     assert compare(spark, jvm, steps, within_a_segment(1)[:10], "w") > 10
 
 
+SUPPRESSED_SESSIONS = "stream a; group_by_key; %s; aggregate; suppress; to_stream; session_values; to w"
 SUPPRESSED = {
     "counted": "stream a; group_by_key; %s; count; suppress; to_stream; window_counts; to w",
     "aggregated": "stream a; group_by_key; %s; aggregate; suppress; to_stream; windows; to w",
@@ -1136,6 +1143,7 @@ SUPPRESSED = {
     ("text", "word", "seed"),
     [
         (SUPPRESSED["counted"], "short_hops", 1),
+        (SUPPRESSED_SESSIONS, "brief_sessions", 1),
         pytest.param(SUPPRESSED["before other state"], "strict_windows", 2, marks=pytest.mark.soak),
         *(
             pytest.param(text, word, seed, marks=pytest.mark.soak)
@@ -1143,6 +1151,8 @@ SUPPRESSED = {
             for word in ("strict_windows", "short_windows", "short_hops", "later_windows", "berlin_days")
             for seed in range(3, 8)
         ),
+        pytest.param(SUPPRESSED["counted"], "sliding_windows", 2, marks=pytest.mark.soak),
+        *(pytest.param(SUPPRESSED_SESSIONS, "brief_sessions", seed, marks=pytest.mark.soak) for seed in range(2, 8)),
     ],
 )
 def test_what_is_suppressed_until_a_window_closes_is_passed_as_in_the_library(
@@ -1151,7 +1161,45 @@ def test_what_is_suppressed_until_a_window_closes_is_passed_as_in_the_library(
     """With late records. Its buffer has no changelog here, so the library has none, either."""
     steps = program(text % word)
     records = across_the_changes_of_clocks(seed) if word == "berlin_days" else late_records(seed, steps, 12)
+    if word in SESSIONS:
+        records = within_a_segment(seed)[:10]
     assert compare(spark, jvm, steps, records, "w", settings=UNCACHED) > 5
+
+
+@pytest.mark.parametrize("seed", seeds(1, 200))
+@pytest.mark.parametrize("word", ["brief_sessions", "sliding_windows", *soak(["short_sessions", "short_hops"])])
+def test_suppressed_windows_are_passed_at_the_moments_of_the_library_and_in_its_order(
+    jvm: Any, word: str, seed: int
+) -> None:
+    """Record by record, some of them at the last millisecond of a window. The state alone, without Spark."""
+    if word in SESSIONS:
+        records = edges_of_sessions(seed, SESSIONS[word])
+    elif word == "sliding_windows":
+        records = edges_of_sliding_windows(seed)
+    else:
+        records = late_records(seed, program(FINAL % word), 40)
+    assert compare_states(jvm, word, records, suppressed=True) > 10
+
+
+def edges_of_sessions(seed: int, sessions: SessionWindows) -> list[Piped]:
+    """Records at the very time at which a session takes no more, and a millisecond before and behind it."""
+    chosen, now, records = random.Random(seed), 0, list[Piped]()
+    for _ in range(60):
+        at = now - chosen.choice([0, 0, 0, sessions.retention_ms - 1, sessions.retention_ms, sessions.retention_ms + 1])
+        records.append(Piped("a", chosen.choice(["k", "l", "km"]), b"{}", BEGIN + max(0, at)))
+        now += chosen.choice([0, 1, 500, 1000, sessions.inactivity_gap_ms, sessions.retention_ms])
+    return records
+
+
+def edges_of_sliding_windows(seed: int) -> list[Piped]:
+    """Records at the very time at which the grace is over, and a millisecond before and behind it."""
+    grace = WINDOWS["sliding_windows"].grace_ms
+    chosen, now, records = random.Random(seed), BEGIN, list[Piped]()
+    for _ in range(60):
+        late = chosen.choice([0, 0, grace - 1, grace, grace + 1])
+        records.append(Piped("a", chosen.choice("kkl"), b"{}", now - late))
+        now += chosen.choice([0, 0, 1, 500, grace, 31_000])
+    return records
 
 
 @pytest.mark.soak
@@ -1226,14 +1274,15 @@ def test_sliding_windows_are_those_of_the_library(spark: SparkSession, jvm: Any,
     assert compare(spark, jvm, steps, late_records(seed, steps, 12)) > 10
 
 
-def compare_states(jvm: Any, word: str, records: Sequence[Piped], *, final: bool = True) -> int:
+def compare_states(
+    jvm: Any, word: str, records: Sequence[Piped], *, final: bool = True, suppressed: bool = False
+) -> int:
     """Compare the changes of the store, and the results that are passed, with those of the library."""
     counted = "session_counts" if word in SESSIONS else "window_counts"
-    task = WindowTask((WINDOWS | SESSIONS)[word], final=final)
-    on_close = "on_close; " if final else ""
-    library = LibraryDriver(
-        jvm, program(f"stream a; group_by_key; {word}; {on_close}count; to_stream; {counted}; to w")
-    )
+    task = WindowTask((WINDOWS | SESSIONS)[word], final=final, suppressed=suppressed)
+    count = "count; suppress" if suppressed else "on_close; count" if final else "count"
+    steps = program(f"stream a; group_by_key; {word}; {count}; to_stream; {counted}; to w")
+    library = LibraryDriver(jvm, steps, UNCACHED if suppressed else None)
     passed = 0
     try:
         for record in records:

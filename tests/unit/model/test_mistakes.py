@@ -440,8 +440,8 @@ grouped.windowed_by(CalendarWindows("1 day"))
 grouped.windowed_by(SlidingWindows("5 minuts"))
 → 1: windowed_by: time_difference: '5 minuts' is not a duration; write '5 minutes'. For example SlidingWindows('5 minutes', grace='1 minute')
 
-grouped.windowed_by(SlidingWindows("5 minutes")).count().suppress(UntilWindowCloses())
-→ 1: suppress: of sliding windows. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
+grouped.windowed_by(SlidingWindows("5 minutes")).count().filter("count > 1").suppress(UntilWindowCloses())
+→ 1: suppress: of another table than an aggregate of windows of one stream. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
 
 grouped.windowed_by(SlidingWindows("5 minutes")).reduce(lambda old, new: new)
 → 1: windowed_by: Python functions do not aggregate sliding windows. Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows

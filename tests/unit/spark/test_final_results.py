@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
+from functools import partial
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -48,8 +50,10 @@ def account_of_windows(records: Sequence[tuple[str, int]], windows: TimeWindows)
     return passed
 
 
-def account_of_sessions(records: Sequence[tuple[str, int]], windows: SessionWindows) -> list[Result]:
-    """A session that is on the edge, and so takes nothing more, stands in ``edge`` until it is passed."""
+def account_of_sessions(
+    records: Sequence[tuple[str, int]], windows: SessionWindows, *, suppressed: bool = False
+) -> list[Result]:
+    """A session that is on the edge takes nothing more, and is there until it is passed. ``suppress`` passes it."""
     gap, retention = windows.inactivity_gap_ms, windows.retention_ms
     held: list[tuple[int, int, str, int]] = []  # end, start, key, count
     passed: list[Result] = []
@@ -63,7 +67,7 @@ def account_of_sessions(records: Sequence[tuple[str, int]], windows: SessionWind
             held = [one for one in held if one not in met]
             held.append((end, start, key, 1 + sum(one[3] for one in met)))
         for one in sorted(held):
-            if one[0] < newest - retention:
+            if one[0] < newest - retention + suppressed:
                 held.remove(one)
                 passed.append((one[2], one[1], one[0], one[0], one[3]))
     return passed
@@ -106,6 +110,30 @@ def test_each_window_is_passed_once_however_often_the_state_is_restored(windows:
         assert sorted(passed) == sorted(expected), seed
         assert passed == expected, seed
         assert passed
+
+
+def test_each_suppressed_session_is_passed_once_however_often_the_state_is_restored() -> None:
+    """With sessions that end so long before the newest record that they take nothing more, and are not closed yet."""
+    differs = False
+    for seed in range(150):
+        records, chosen = drawn(seed), random.Random(-seed)
+        expected = account_of_sessions(records, SESSIONS, suppressed=True)
+        differs |= expected != account_of_sessions(records, SESSIONS)
+        task, passed, changelog = WindowTask(SESSIONS, suppressed=True), list[Result](), dict[Any, Row]()
+        while records:
+            taken = chosen.choice([1, 1, 2, 7, 30])
+            rows = task.process(records[:taken])
+            records = records[taken:]
+            passed += results_of(rows)
+            for row in rows:
+                if row.place is None:
+                    changelog.pop((row.key, row.start, row.end), None)
+                    if not row.deleted:
+                        changelog[row.key, row.start, row.end] = row
+            if chosen.random() < 0.3:
+                task = WindowTask(SESSIONS, changelog.values(), suppressed=True)
+        assert sorted(passed) == sorted(expected), seed
+    assert differs
 
 
 @pytest.mark.parametrize("windows", [TUMBLING, HOPPING, SESSIONS], ids=["tumbling", "hopping", "sessions"])
@@ -275,17 +303,23 @@ def test_the_state_keeps_nothing_of_what_is_closed() -> None:
 
 
 @pytest.mark.parametrize("windows", [TUMBLING, HOPPING, SESSIONS])
+@pytest.mark.parametrize("suppressed", [False, True], ids=["emitted", "suppressed"])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_result_has_the_place_of_the_record_that_has_closed_its_window(
-    windows: TimeWindows | SessionWindows, seed: int
+    windows: TimeWindows | SessionWindows, suppressed: bool, seed: int
 ) -> None:
     """Whatever micro-batches the records come in."""
     records, expected = drawn(seed), list[tuple[Result, int]]()
-    account = account_of_sessions if isinstance(windows, SessionWindows) else account_of_windows
+    of_sessions = partial(account_of_sessions, suppressed=suppressed)
+    account = of_sessions if isinstance(windows, SessionWindows) else account_of_windows
     for number in range(len(records)):
         passed = account(records[: number + 1], windows)  # type: ignore[arg-type]
         expected += [(result, number) for result in passed[len(expected) :]]
-    chosen, task, found = random.Random(seed), WindowTask(windows, by_record=True), list[tuple[Result, int]]()
+    chosen, task, found = (
+        random.Random(seed),
+        WindowTask(windows, by_record=True, suppressed=suppressed),
+        list[tuple[Result, int]](),
+    )
     while records:
         size = chosen.randint(1, 20)
         rows = task.process(records[:size])

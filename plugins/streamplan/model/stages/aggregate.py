@@ -9,6 +9,7 @@ from streamplan.model.operations import (
     SETS_KEY,
     Aggregate,
     AggregateWindowsFunction,
+    CogroupSide,
     Count,
     FinalAggregate,
     FinalCount,
@@ -84,10 +85,15 @@ def has_sessions(node: Processor) -> bool:
 
 def has_sliding_windows(node: Processor) -> bool:
     """Return whether the records decide where the windows of an aggregate begin."""
-    windows = node.operation.window if isinstance(node.operation, Count | Aggregate) else None
+    windows = node.operation.window if isinstance(node.operation, Count | Aggregate | CogroupSide) else None
     return isinstance(windows, TimeWindows) and windows.slides
 
 
 def passes_final_results(node: Processor) -> bool:
     """Return whether an aggregate passes the result of each window once, when the window closes."""
     return isinstance(node.operation, FinalCount | FinalAggregate)
+
+
+def has_suppressed_results(node: Processor) -> bool:
+    """Return whether the final results of an aggregate are those of ``suppress``."""
+    return isinstance(node.operation, FinalCount | FinalAggregate) and node.operation.suppressed

@@ -49,7 +49,7 @@ from streamplan.model.operations import (
     Reduce,
 )
 from streamplan.model.processor_topology import Processor
-from streamplan.model.stages.aggregate import has_functions, has_sliding_windows
+from streamplan.model.stages.aggregate import has_functions, has_sliding_windows, has_suppressed_results
 from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows, TimeWindows
 from streamplan.spark.planning.aggregation import (
     CLOSED_BY,
@@ -378,7 +378,15 @@ def _aggregated(
         processor: WindowAggregate = TotalAggregate(folding, of_parts, restored=restored)
     else:
         of_task = FinalResults if final else WindowAggregate
-        processor = of_task(windows, folding, of_parts, restored=restored, by_record=bool(closed_by), times=times)
+        processor = of_task(
+            windows,
+            folding,
+            of_parts,
+            restored=restored,
+            by_record=bool(closed_by),
+            suppressed=has_suppressed_results(node),
+            times=times,
+        )
     changed = rows.groupBy("partition").transformWithState(
         processor, StructType([*fields, *closed_by, *rejected]), "Update", "none"
     )

@@ -59,8 +59,8 @@ def cogroup_side(planner: OperatorPlanner, node: Processor, frame: RecordFrame) 
         raise Refused(f"no query is known for {type(node.operation).__name__}")
     if isinstance(node.operation, CogroupFunctionSide):
         return numbered_values(grouped_records(planner, node, [frame], by_task=True), node.operation.number)
-    of_sessions = isinstance(node.operation.window, SessionWindows)
-    return grouped_records(planner, node, [frame], by_task=of_sessions).select(node.operation.arguments)
+    by_task = isinstance(node.operation.window, SessionWindows) or has_sliding_windows(node)
+    return grouped_records(planner, node, [frame], by_task=by_task).select(node.operation.arguments)
 
 
 def grouped_records(
