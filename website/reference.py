@@ -29,6 +29,7 @@ PIPELINE_CLASSES = ("Pipeline", "Limits", "TestData")
 WINDOW_CLASSES = (
     "TimeWindows",
     "CalendarWindows",
+    "CustomWindows",
     "SlidingWindows",
     "SessionWindows",
     "JoinWindows",

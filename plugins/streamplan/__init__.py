@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from streamplan.model.topology import Topology
     from streamplan.model.windows import (
         CalendarWindows,
+        CustomWindows,
         JoinWindows,
         OnWindowClose,
         SessionWindows,
@@ -67,6 +68,7 @@ __all__ = [
     "Bytes",
     "CalendarWindows",
     "CogroupedKStream",
+    "CustomWindows",
     "Double",
     "Expression",
     "F",
@@ -112,6 +114,7 @@ _MODULES = {
     "BranchedKStream": "streamplan.model.kstream",
     "Bytes": "streamplan.serdes.primitive",
     "CalendarWindows": "streamplan.model.windows",
+    "CustomWindows": "streamplan.model.windows",
     "CogroupedKStream": "streamplan.model.kstream",
     "Double": "streamplan.serdes.primitive",
     "Expression": "streamplan.model.expressions",

@@ -19,6 +19,7 @@ from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
 from streamplan.model.windows import (
     CalendarWindows,
+    CustomWindows,
     JoinWindows,
     OnWindowClose,
     SessionWindows,
@@ -32,7 +33,7 @@ from streamplan.serdes.windowed import TimeWindowed
 
 from tests.support.kafka_streams import STREAMS, collection
 from tests.support.library_processor import TaskProcessor, moment_of, processed
-from tests.support.library_windows import own_windows
+from tests.support.library_windows import own_windows, shifts
 from tests.support.streams_library import Callback, Library, raw
 
 VALUE = Json("n bigint, s string")
@@ -43,6 +44,8 @@ WINDOWS = {
     "strict_windows": TimeWindows("1 minute", grace="0 seconds"),
     "short_hops": TimeWindows("1 minute", grace="10 seconds", advance="20 seconds"),
     "later_windows": TimeWindows("1 minute", grace="10 seconds", offset="15 seconds"),
+    "later_hops": TimeWindows("1 minute", grace="10 seconds", advance="20 seconds", offset="7 seconds"),
+    "shifts": CustomWindows(shifts, size="50 seconds", grace="10 seconds"),
     "berlin_days": CalendarWindows("1 day", time_zone="Europe/Berlin", grace="1 hour"),
     "sliding_windows": SlidingWindows("60007 milliseconds", grace="10 seconds"),
     "utc_weeks": CalendarWindows("1 week", time_zone="UTC", grace="1 hour", offset="6 hours"),
@@ -796,7 +799,7 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             if windows.slides:
                 sizes = millis(windows.size_ms), millis(windows.grace_ms)
                 return grouped.windowedBy(library.option("SlidingWindows", "ofTimeDifferenceAndGrace", *sizes))
-            if not windows.begin_at_multiples:
+            if windows.offset is not None or not windows.begin_at_multiples:
                 return grouped.windowedBy(own_windows(library.jvm, windows))
             sizes = millis(windows.size_ms), millis(windows.grace_ms)
             declared = library.option("TimeWindows", "ofSizeAndGrace", *sizes)

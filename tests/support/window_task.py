@@ -65,7 +65,7 @@ class WindowTask(Variables):
             place = {"partition_time": None, "topic": "a", "offset": self._offset, "order": []}
             parts = {"p0": 1, "p1": at} if self._has_times else {"p0": 1}
             start, end = self._bounds(at)
-            rows.append(Row(place=place, key=key.encode(), start=start, end=end, at=at, parts=parts))
+            rows.append(Row(place=place, key=key.encode(), start=start, end=end, at=at, parts=parts, record=None))
             self._offset += 1
         return list(self._processor.handleInputRows((0,), iter(rows), None))
 

@@ -99,6 +99,7 @@ from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph,
 from streamplan.model.windows import (
     MOST_WINDOWS_OF_RECORD,
     CalendarWindows,
+    CustomWindows,
     Duration,
     JoinWindows,
     OnWindowClose,
@@ -1933,8 +1934,8 @@ class KGroupedStream(_Grouped[K, V]):
 
         Args:
             windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``,
-                ``CalendarWindows("1 day", time_zone="Europe/Berlin")``, ``SlidingWindows("5 minutes")``, or
-                ``SessionWindows("5 minutes")``.
+                ``CalendarWindows("1 day", time_zone="Europe/Berlin")``, ``CustomWindows(shifts, size="8 hours")``,
+                ``SlidingWindows("5 minutes")``, or ``SessionWindows("5 minutes")``.
         """
         return WindowedKStream(
             self._graph, self._node, self._fields, self._key, self._sources, _judged_windows(self._graph, windows),
@@ -3373,6 +3374,10 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
         example = "For example CalendarWindows('1 day', time_zone='Europe/Berlin')"
         if fault := windows.zone_fault():
             graph.fault(f"windowed_by: time_zone: {fault[0]}", fault[1])
+    if isinstance(windows, CustomWindows):
+        example = "For example CustomWindows(shifts, size='8 hours', grace='1 hour')"
+        if wrong := arguments_fault(windows.function, "the time in ms"):
+            graph.fault(f"windowed_by: {function_name(windows.function)} {wrong}", "Write a function that takes a time")
     for parameter in ("size", "grace", "advance", "offset"):
         try:
             durations[parameter] = getattr(windows, f"{parameter}_ms")
@@ -3394,11 +3399,11 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
             f" {MOST_WINDOWS_OF_RECORD:,} are possible",
             f"Write an advance of {-(-size // MOST_WINDOWS_OF_RECORD):,} milliseconds or more",
         )
-    if windows.offset is not None and windows.advance is not None:
-        graph.fault("windowed_by: windows with an advance have an offset", "Leave one of them out")
-    elif size and windows.offset is not None and not 0 < durations.get("offset", 1) < size:
+    step = size if windows.advance is None else advance
+    if step and windows.offset is not None and not 0 < durations.get("offset", 1) < step:
+        bound = f"the size, {windows.size!r}" if windows.advance is None else f"the advance, {windows.advance!r}"
         graph.fault(
-            f"windowed_by: offset: {windows.offset!r} is not above 0 and below the size, {windows.size!r}",
+            f"windowed_by: offset: {windows.offset!r} is not above 0 and below {bound}",
             "For example TimeWindows('1 hour', offset='15 minutes')",
         )
     return windows

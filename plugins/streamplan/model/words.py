@@ -116,6 +116,7 @@ OTHER_CLASSES: Mapping[str, str] = {
     "TopicNameExtractor": "an expression, and the argument topics= of to",
     "Suppressed": "UntilWindowCloses(), for suppress",
     "EmitStrategy": "OnWindowClose()",
+    "Windows": "CustomWindows(function, size='1 day'), or CalendarWindows",
     "KeyValue": "map('key', {'field': 'expression'})",
     "StreamingDataFrame": "KStream, which topology.stream returns",
     "State": "KeyValueStore",
@@ -127,6 +128,7 @@ OTHER_CLASSES: Mapping[str, str] = {
 WINDOWS: Mapping[str, str] = {
     "TimeWindows": "TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')",
     "CalendarWindows": "CalendarWindows('1 day', time_zone='Europe/Berlin', grace='1 hour')",
+    "CustomWindows": "CustomWindows(shifts, size='8 hours', grace='1 hour')",
     "SessionWindows": "SessionWindows('5 minutes', grace='10 seconds')",
     "SlidingWindows": "SlidingWindows('5 minutes', grace='1 minute')",
     "JoinWindows": "JoinWindows('5 minutes', before='1 minute', after='5 minutes', grace='10 seconds')",

@@ -46,6 +46,7 @@ from streamplan.model.windows import (
     STORED_WINDOW_BYTES,
     WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS,
     CalendarWindows,
+    CustomWindows,
     TimeWindows,
     parse_stored_session,
     parse_stored_window,
@@ -100,10 +101,10 @@ class StoreForm:
         partitions: The number of partitions, which is that of the stream tasks.
         key_serde: The serde of its keys, without those of windows.
         value: The serde of its values; None where they are JSON that Streamplan has written.
-        window_ms: How long a window is; None for windows of a calendar, and in stores without windows.
+        window_ms: How long a window is; None for windows of a calendar or of a function, and in stores without windows.
         retention_ms: How long windows and sessions are kept; None in other stores.
         is_placed: Whether the key decides the partition. A processor puts any keys into its store.
-        calendar: The windows, where they are those of a calendar.
+        calendar: The windows, where they are those of a calendar, or those that a function tells.
     """
 
     name: str
@@ -115,7 +116,7 @@ class StoreForm:
     window_ms: int | None = None
     retention_ms: int | None = None
     is_placed: bool = True
-    calendar: CalendarWindows | None = None
+    calendar: CalendarWindows | CustomWindows | None = None
 
     def partition_of(self, key: bytes) -> int | None:
         """Return the partition of a key; None where any stream task may have it.
@@ -144,6 +145,8 @@ class StoreForm:
     def _window_end_ms(self, start_ms: int) -> int | None:
         if self.window_ms is not None:
             return start_ms + self.window_ms
+        if isinstance(self.calendar, CustomWindows):
+            return self.calendar.end_of(start_ms)
         return None if self.calendar is None else calendar_end_ms(self.calendar, start_ms)
 
     def time_ms(self, stored: bytes) -> int | None:
@@ -214,7 +217,7 @@ def _retention_ms(spec: TopicSpec) -> int | None:
 def _window_ms(node: Processor) -> int | None:
     match node.operation:
         case Count(window=TimeWindows() as window) | Aggregate(window=TimeWindows() as window):
-            return None if isinstance(window, CalendarWindows) else window.size_ms
+            return None if isinstance(window, CalendarWindows | CustomWindows) else window.size_ms
         case StateStore(window_ms=window_ms):
             return window_ms
         case StoreForJoin(windows=windows):
@@ -222,11 +225,9 @@ def _window_ms(node: Processor) -> int | None:
     return None
 
 
-def _calendar(node: Processor) -> CalendarWindows | None:
-    match node.operation:
-        case Count(window=CalendarWindows() as window) | Aggregate(window=CalendarWindows() as window):
-            return window
-    return None
+def _calendar(node: Processor) -> CalendarWindows | CustomWindows | None:
+    windows = node.operation.window if isinstance(node.operation, Count | Aggregate) else None
+    return windows if isinstance(windows, CalendarWindows | CustomWindows) else None
 
 
 def calendar_end_ms(windows: CalendarWindows, start_ms: int) -> int:

@@ -21,11 +21,13 @@ from streamplan.model.operations import StreamJoin
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import (
     CalendarWindows,
+    CustomWindows,
     JoinWindows,
     OnWindowClose,
     SessionWindows,
     SlidingWindows,
     TimeWindows,
+    UntilWindowCloses,
 )
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
@@ -476,6 +478,43 @@ def test_sliding_windows(tried: Tried) -> None:
     written = [(m.key(), m.value()) for m in tried.read(tried.named("out"))]
     assert written == [(keys[start], big_endian(len(windows[start]))) for start in closed]
     assert_recounted(tried)
+
+
+@restored
+def test_custom_windows_and_suppressed_sessions(tried: Tried) -> None:
+    """A record in no window, a late one, and one at which the function fails. A session is passed when it is over."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    halves = sales.windowed_by(CustomWindows(first_half, size="30 seconds", grace="1 minute"))
+    halves.count(store="halves").to_stream().to(tried.named("halves-out"))
+    sessions = sales.windowed_by(SessionWindows("20 seconds", grace="10 seconds")).count(store="sessions")
+    sessions.suppress(UntilWindowCloses()).to_stream().to(tried.named("out"))
+    tried.create_topics()
+    sold = [("k", sale(f"s{n}", n), second) for n, second in enumerate((0, 10, 40, 25, 70, 61, 200, 20, 230, 666))]
+    for begin, end in ((0, 3), (3, 5), (5, 7), (7, 10)):
+        tried.produce("sales", sold[begin:end])
+        tried.drain()
+    counts: dict[bytes, int] = {}
+    for second in (0, 10, 25, 70, 61, 200):
+        start = EPOCH + second // 60 * MINUTE
+        key = b"k" + start.to_bytes(8, "big") + bytes(4)
+        counts[key] = counts.get(key, 0) + 1
+    changelog = {m.key(): m.value() for m in tried.read(tried.topology.changelog_topic("halves"))}
+    assert changelog == {key: big_endian(count) for key, count in counts.items()}
+    passed = [((EPOCH + 1000 * end), (EPOCH + 1000 * start), n) for start, end, n in ((0, 70, 6), (200, 200, 1))]
+    passed.append((EPOCH + 230_000, EPOCH + 230_000, 1))
+    written = [(m.key(), m.value()) for m in tried.read(tried.named("out"))]
+    assert written == [
+        (b"k" + end.to_bytes(8, "big") + start.to_bytes(8, "big"), big_endian(n)) for end, start, n in passed
+    ]
+    assert_recounted(tried)
+
+
+def first_half(timestamp: int) -> list[tuple[int, int]]:
+    """The first half of each minute."""
+    minute = timestamp // MINUTE * MINUTE
+    if timestamp == EPOCH + 666_000:
+        raise ValueError("an unlucky time")
+    return [(minute, minute + MINUTE // 2)] if timestamp < minute + MINUTE // 2 else []
 
 
 def assert_recounted(tried: Tried) -> None:

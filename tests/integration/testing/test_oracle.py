@@ -903,6 +903,17 @@ def test_a_time_is_in_the_windows_of_the_library(spark: SparkSession, jvm: Any, 
     }
 
 
+def test_a_time_is_in_the_hopping_windows_of_a_subclass_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    windows, chosen = TimeWindows("2 minutes", advance="50 seconds", offset="7 seconds"), random.Random(1)
+    times = [7000, 7001, 57_000, 126_999, 127_000, *(BEGIN + chosen.randrange(10**9) for _ in range(9))]
+    theirs = own_windows(jvm, windows)
+    rows = spark.createDataFrame([(at,) for at in (0, 6999, *times)], "at long")
+    made = with_windows(rows.select("at", F.timestamp_millis("at").alias("time")), windows, "time")
+    starts = made.groupBy("at").agg(F.sort_array(F.collect_list(F.unix_millis("window.start"))))
+    expected = {at: starts_of(theirs, at) for at in times}
+    assert dict(map(tuple, starts.collect())) == expected == {at: [*windows.starts_of(at)] for at in times}
+
+
 def starts_of(windows: Any, at: int) -> list[int]:
     """The starts of the library's windows, in one text: one call of Py4j for each would take long."""
     text = str(windows.windowsFor(at).keySet().toString())
@@ -1005,6 +1016,32 @@ def test_windows_with_an_offset_are_those_of_a_subclass_of_the_library(
     for text in ("count; to_stream; window_counts; to counts", "count; to_stream; plain_counts; process; to made"):
         steps = program(f"stream a; group_by_key; later_windows; {text}")
         assert compare(spark, jvm, steps, sorted(random_records(seed, steps, 12), key=attrgetter("at"))) > 0
+
+
+CUSTOM = {
+    "custom windows": "stream a; group_by_key; shifts; count; to_stream; window_counts; to counts; "
+    "@1 shifts; aggregate; to_stream; windows; to totals",
+    "hopping windows with an offset": "stream a; group_by_key; later_hops; count; to_stream; window_counts; to counts",
+    "several streams": (COGROUPED % " shifts;").replace("to totals", "windows; to totals"),
+    "by functions": "stream a; group_by_key; shifts; python_aggregate; to_stream; windows; to w",
+    "beside other state": "stream a; group_by_key; shifts; count; to_stream; plain_counts; process; to made",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        (CUSTOM["custom windows"], 1),
+        (CUSTOM["hopping windows with an offset"], 1),
+        *(pytest.param(text, seed, marks=pytest.mark.soak) for text in CUSTOM.values() for seed in range(2, 5)),
+    ],
+)
+def test_custom_windows_are_those_of_a_subclass_of_the_library(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    """With late records, and with nulls as keys and values."""
+    steps = program(text)
+    assert compare(spark, jvm, steps, late_records(seed, steps, 12), settings=UNCACHED) > 5
 
 
 @pytest.mark.soak
@@ -1148,7 +1185,7 @@ SUPPRESSED = {
         *(
             pytest.param(text, word, seed, marks=pytest.mark.soak)
             for text in SUPPRESSED.values()
-            for word in ("strict_windows", "short_windows", "short_hops", "later_windows", "berlin_days")
+            for word in ("strict_windows", "short_windows", "short_hops", "later_windows", "berlin_days", "shifts")
             for seed in range(3, 8)
         ),
         pytest.param(SUPPRESSED["counted"], "sliding_windows", 2, marks=pytest.mark.soak),

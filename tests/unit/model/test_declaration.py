@@ -20,6 +20,7 @@ from streamplan.model.processor_topology import Processor
 from streamplan.model.topics import CHANGELOG_CONFIGS
 from streamplan.model.topology import Topology
 from streamplan.model.windows import (
+    CustomWindows,
     JoinWindows,
     OnWindowClose,
     SessionWindows,
@@ -419,6 +420,19 @@ def test_a_store_holds_the_same_whether_its_windows_are_suppressed(topology: Top
         if node.writes_store
     )
     assert suppressed.replace("'suppressed'", "'updates'") == updates
+
+
+def test_custom_windows_have_the_names_the_store_and_the_retention_of_time_windows(
+    topology: Topology, grouped: KGroupedStream
+) -> None:
+    windows = CustomWindows(lambda at: [(at, at + 5)], size="1 hour", grace="5 minutes")
+    grouped.windowed_by(windows).count(store="counts").to_stream().to("out")
+    assert topology.faults == ()
+    (_, subtopology) = topology.subtopologies
+    (node,) = (node for node in subtopology.processors if node.writes_store)
+    told = "Count(store='counts', window=CustomWindows(size='1 hour', grace='5 minutes'))"
+    assert store_content(subtopology, node) == told
+    assert windows.retention_ms == 65 * 60_000
 
 
 def test_a_table_without_windows_cannot_be_suppressed(topology: Topology, grouped: KGroupedStream) -> None:

@@ -419,8 +419,17 @@ grouped.windowed_by(TimeWindows("5 minuts"))
 grouped.windowed_by(TimeWindows("5m"))
 → 1: windowed_by: size: '5m' is not a duration; write '5 minutes'. For example TimeWindows('1 minute')
 
-grouped.windowed_by(TimeWindows("1 hour", advance="15 minutes", offset="5 minutes"))
-→ 1: windowed_by: windows with an advance have an offset. Leave one of them out
+grouped.windowed_by(TimeWindows("1 hour", advance="15 minutes", offset="20 minutes"))
+→ 1: windowed_by: offset: '20 minutes' is not above 0 and below the advance, '15 minutes'. For example TimeWindows('1 hour', offset='15 minutes')
+
+grouped.windowed_by(CustomWindows(lambda: [], size="1 hour"))
+→ 1: windowed_by: orders.<lambda> takes (), and is called with the time in ms. Write a function that takes a time
+
+grouped.windowed_by(CustomWindows("1 hour", size="1 hour"))
+→ 1: CustomWindows: function is the text '1 hour'; it takes a function. Write a function
+
+grouped.windowed_by(CustomWindows(lambda at: [(at, at + 1)], size="1 houur"))
+→ 1: windowed_by: size: '1 houur' is not a duration; write '1 hour'. For example CustomWindows(shifts, size='8 hours', grace='1 hour')
 
 grouped.windowed_by(TimeWindows("1 hour", offset="1 hour"))
 → 1: windowed_by: offset: '1 hour' is not above 0 and below the size, '1 hour'. For example TimeWindows('1 hour', offset='15 minutes')

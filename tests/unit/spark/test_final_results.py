@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import Row
-from streamplan.model.windows import CalendarWindows, SessionWindows, SlidingWindows, TimeWindows
+from streamplan.model.windows import CalendarWindows, CustomWindows, SessionWindows, SlidingWindows, TimeWindows
 
+from tests.support.library_windows import shifts
 from tests.support.window_task import WindowTask
 
 SECOND = 1000
@@ -220,6 +221,57 @@ def test_a_day_closes_at_the_midnight_of_its_zone_also_where_it_has_23_or_25_hou
             assert passed == account_of_days(records), seed
             lengths |= {(end - start) // hour for _, start, end, _, _ in passed}
     assert lengths == {23, 24, 25}
+
+
+def test_custom_windows_are_restored_with_the_ends_that_their_function_tells() -> None:
+    """Windows that overlap, and between which are times without a window: a record of such a time closes none."""
+
+    def beginnings(at: int) -> list[tuple[int, int]]:
+        return [(start, min(end, start + 35_000)) for start, end in shifts(at) if at < start + 35_000]
+
+    windows = CustomWindows(beginnings, size="40 seconds", grace="5 seconds")
+    for seed in range(100):
+        records, chosen, held, newest = drawn(seed), random.Random(-seed), dict[tuple[int, int, str], list[int]](), -1
+        expected = []
+        for key, at in records:
+            newest = max(newest, at) if beginnings(at) else newest
+            for start, end in beginnings(at):
+                if end > newest - windows.grace_ms:
+                    held.setdefault((end, start, key), []).append(at)
+            for place in sorted(held):
+                if place[0] <= newest - windows.grace_ms:
+                    times = held.pop(place)
+                    expected.append((place[2], place[1], place[0], max(times), len(times)))
+        task, passed, changelog = WindowTask(windows), list[Result](), dict[Any, Row]()
+        while records:
+            taken = chosen.choice([1, 1, 2, 7])
+            rows = task.process(records[:taken])
+            records = records[taken:]
+            passed += results_of(rows)
+            changelog |= {(row.key, row.start): row for row in rows if row.place is None}
+            if chosen.random() < 0.3:
+                task = WindowTask(windows, [Row(**row.asDict() | {"end": 0}) for row in changelog.values()])
+        assert passed == expected, seed
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        ([1], "returned 1, and not the start and the end of a window in ms"),
+        ([(0, 1.5)], "returned (0, 1.5), and not the start and the end of a window in ms"),
+        ([(5, 5)], "returned a window from 5 to 5, in which 9 does not lie"),
+        ([(-5, 15)], "returned a window from -5 to 15, in which 9 does not lie"),
+        ([(0, 15), (0, 16)], "returned two windows that begin at 0"),
+        (None, "'NoneType' object is not iterable"),
+    ],
+)
+def test_a_record_is_rejected_where_the_function_of_its_windows_fails(returned: Any, reason: str) -> None:
+    """The time does not go on with it."""
+    windows = CustomWindows(lambda at: returned if at == 9 else [(0, 10)], size="10 milliseconds", grace="0 seconds")
+    task = WindowTask(windows)
+    rows = task.process([("k", 1), ("k", 9)])
+    assert [row.reason.endswith(reason) for row in rows if "reason" in row] == [True]
+    assert [row.parts["p0"] for row in rows if "reason" not in row] == [1]
 
 
 SLIDING = SlidingWindows("10 seconds", grace="1 hour")

@@ -69,7 +69,7 @@ class AggregateStage(AggregatingStage):
 
 def goes_by_task(node: Processor) -> bool:
     """Return whether an aggregate goes by the time of its stream task, whatever else its sub-topology has."""
-    goes = (has_sessions, has_sliding_windows, passes_final_results, has_functions)
+    goes = (has_sessions, has_sliding_windows, has_custom_windows, passes_final_results, has_functions)
     return any(each(node) for each in goes)
 
 
@@ -87,6 +87,12 @@ def has_sliding_windows(node: Processor) -> bool:
     """Return whether the records decide where the windows of an aggregate begin."""
     windows = node.operation.window if isinstance(node.operation, Count | Aggregate | CogroupSide) else None
     return isinstance(windows, TimeWindows) and windows.slides
+
+
+def has_custom_windows(node: Processor) -> bool:
+    """Return whether a Python function tells the windows of an aggregate."""
+    windows = node.operation.window if isinstance(node.operation, Count | Aggregate | CogroupSide) else None
+    return isinstance(windows, TimeWindows) and windows.are_of_function
 
 
 def passes_final_results(node: Processor) -> bool:

@@ -12,8 +12,10 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
-from streamplan.model.windows import SessionWindows, TimeWindows, stored_session_key
+from streamplan.model.functions import REJECT, function_name
+from streamplan.model.windows import CustomWindows, SessionWindows, TimeWindows, stored_session_key
 from streamplan.spark.planning.function_fold import FunctionFold, Rejected
+from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, rejected_by
 from streamplan.spark.planning.key_windows import (
     Change,
     KeySessions,
@@ -92,14 +94,17 @@ class WindowAggregate(StatefulProcessor):
                 touched[name] = self._of(self._state.getValue((name,)) if known else None)
             windows, parts = touched[name], tuple(row.parts[part] for part in self._parts.names)
             if self._restored is not None:
-                windows.restore(row.start, row.end, self._folding.restored(parts))
+                end = self._windows.end_of(row.start) if isinstance(self._windows, CustomWindows) else row.end
+                windows.restore(row.start, end, self._folding.restored(parts))
             else:
                 windows.turn = turn
                 self._places.append(row.place)
                 try:
-                    self._add(windows, row, parts, newest)
+                    is_in_window = self._add(windows, row, parts, newest)
                 except Rejected as error:  # The time does not go on: a restored state could not know of it.
                     rejected.append((row, str(error)))
+                    continue
+                if not is_in_window:  # The changelog has nothing of it, so it does not move the time, either.
                     continue
                 if row.at > newest:
                     self._moved.append((row.at, turn))
@@ -123,8 +128,15 @@ class WindowAggregate(StatefulProcessor):
             return KeySessions.of(state)
         return KeySlidingWindows.of(state) if self._windows.slides else KeyTimeWindows.of(state)
 
-    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> None:
-        """Add a record to the windows of its key. ``newest`` is the newest time before it."""
+    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> bool:
+        """Add a record to the windows of its key, and return whether it is in any, if only in closed ones.
+
+        Args:
+            windows: The windows of its key.
+            row: The record.
+            parts: What it gives to each part of an aggregate.
+            newest: The newest time before it.
+        """
         at, fold = row.at, self._folding.of(row)
         if isinstance(windows, KeySessions):
             assert isinstance(self._windows, SessionWindows)
@@ -139,9 +151,13 @@ class WindowAggregate(StatefulProcessor):
             assert isinstance(self._windows, TimeWindows)
             closed_until = max(newest, at) - self._windows.grace_ms
             bounds = [(row.start, row.end)]
-            if self._windows.begin_at_multiples:
+            if isinstance(self._windows, CustomWindows):
+                bounds = _told(self._windows, at)
+            elif self._windows.begin_at_multiples:
                 bounds = [(start, start + self._windows.size_ms) for start in self._windows.starts_of(at)]
             windows.add(at, parts, bounds, closed_until, fold)
+            return bool(bounds)
+        return True
 
     def _changes(self, windows: KeyWindows) -> Iterator[Change]:
         return windows.changes()
@@ -203,9 +219,10 @@ class TotalAggregate(WindowAggregate):
     def _of(self, state: Any) -> KeyWindows:
         return KeyTotal.of(state)
 
-    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> None:
+    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> bool:
         assert isinstance(windows, KeyTotal)
         windows.add(row.at, parts, self._folding.of(row))
+        return True
 
     def _close(self, partition: int, touched: dict[bytes, KeyWindows], newest: int, swept: int) -> Iterator[Row]:
         """Put the totals into the state."""
@@ -288,6 +305,16 @@ class FinalResults(WindowAggregate):
             return self._places[changed]
         moved = bisect_left(self._moved, closed_at, key=itemgetter(0))
         return self._places[max(self._moved[moved][1], changed)] if moved < len(self._moved) else None
+
+
+def _told(windows: CustomWindows, at: int) -> list[tuple[int, int]]:
+    """The windows of a time, or Rejected where their function fails."""
+    try:
+        return windows.windows_of(at)
+    except NOT_OF_A_FUNCTION:
+        raise
+    except BaseException as error:
+        raise Rejected(rejected_by(function_name(windows.function), windows.function, error, REJECT)) from error
 
 
 def _as_in_buffer(closed: tuple[int, int, bytes, Any]) -> tuple[int, bytes]:
