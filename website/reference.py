@@ -34,6 +34,7 @@ WINDOW_CLASSES = (
     "SessionWindows",
     "JoinWindows",
     "OnWindowClose",
+    "UntilTimeLimit",
     "UntilWindowCloses",
 )
 SERDE_CLASSES = (

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         SessionWindows,
         SlidingWindows,
         TimeWindows,
+        UntilTimeLimit,
         UntilWindowCloses,
     )
     from streamplan.registry import pipeline_named, registered_pipelines
@@ -100,6 +101,7 @@ __all__ = [
     "TimeWindowed",
     "TimeWindows",
     "Topology",
+    "UntilTimeLimit",
     "UntilWindowCloses",
     "WindowStore",
     "WindowedCogroupedKStream",
@@ -151,6 +153,7 @@ _MODULES = {
     "TimeWindows": "streamplan.model.windows",
     "Topology": "streamplan.model.topology",
     "UUID": "streamplan.serdes.primitive",
+    "UntilTimeLimit": "streamplan.model.windows",
     "UntilWindowCloses": "streamplan.model.windows",
     "WindowedCogroupedKStream": "streamplan.model.kstream",
     "WindowedKStream": "streamplan.model.kstream",

@@ -25,6 +25,7 @@ from streamplan.model.windows import (
     SessionWindows,
     SlidingWindows,
     TimeWindows,
+    UntilTimeLimit,
     UntilWindowCloses,
 )
 from streamplan.serdes.json import Json
@@ -181,6 +182,8 @@ def ours(steps: Steps) -> Topology:
                 return on.emit_strategy(OnWindowClose())
             case "suppress":
                 return on.suppress(UntilWindowCloses(), name=step.name)
+            case "suppress_for":
+                return on.suppress(UntilTimeLimit("5 minutes"), name=step.name)
             case "count":
                 return on.count(store=store, name=name)
             case "cogroup" if other is None:
@@ -332,6 +335,10 @@ def theirs(jvm: Any, steps: Steps) -> str:
             case "suppress":
                 closed = kstream.Suppressed.untilWindowCloses(kstream.Suppressed.BufferConfig.unbounded())
                 return on.suppress(closed if step.name is None else closed.withName(step.name))
+            case "suppress_for":
+                buffer = kstream.Suppressed.BufferConfig.unbounded()
+                limited = kstream.Suppressed.untilTimeLimit(jvm.java.time.Duration.ofMinutes(5), buffer)
+                return on.suppress(limited if step.name is None else limited.withName(step.name))
             case "count":
                 return on.count(*plain, *materialized)
             case "cogroup":
@@ -510,6 +517,9 @@ CASES = {
     "aggregate name=folder store=totals; suppress name=closed; to_stream; filter; to out; w.count; suppress; to_stream",
     "windows suppressed and joined": "table users; stream orders; group_by; windowed_by; count; suppress; to_stream; "
     "select_key; join users; to out",
+    "a table suppressed until a time limit": "table users; suppress_for; to_stream; to out",
+    "a count suppressed until a time limit, by two": "stream orders; group_by name=x; count as=c; suppress_for; "
+    "to_stream; to out; c.suppress_for; to_stream; to other",
     "sessions counted, suppressed": "stream orders; group_by; windowed_by sessions; count; suppress; to_stream; to out",
     "sessions aggregated, suppressed, all named": "stream orders; group_by name=x; windowed_by sessions; "
     "aggregate name=folder store=totals; suppress name=closed; to_stream; filter; to out",

@@ -25,6 +25,7 @@ from streamplan.model.windows import (
     SessionWindows,
     SlidingWindows,
     TimeWindows,
+    UntilTimeLimit,
     UntilWindowCloses,
 )
 from streamplan.serdes.json import Json
@@ -318,6 +319,10 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return windowed.emit_strategy(OnWindowClose())
         case "suppress", [table]:
             return table.suppress(UntilWindowCloses())
+        case "suppress_for", [table]:
+            return table.suppress(UntilTimeLimit("20 seconds"))
+        case "suppress_two", [table]:
+            return table.suppress(UntilTimeLimit("20 seconds", max_records=2))
         case "count", [grouped]:
             return grouped.count(store=name)
         case "cogroup", [grouped, other]:
@@ -815,6 +820,12 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return table.suppress(
                 suppressed.untilWindowCloses(suppressed.BufferConfig.unbounded().withLoggingDisabled())
             )
+        case ("suppress_for" | "suppress_two") as word, [table]:
+            suppressed = library.jvm.org.apache.kafka.streams.kstream.Suppressed
+            buffer = suppressed.BufferConfig.unbounded()
+            if word == "suppress_two":
+                buffer = suppressed.BufferConfig.maxRecords(2).emitEarlyWhenFull()
+            return table.suppress(suppressed.untilTimeLimit(library.jvm.java.time.Duration.ofSeconds(20), buffer))
         case "cogroup", [grouped, other]:
             first, second = (_function("Aggregator", "apply", added) for added in (_added_of_first, _added_of_second))
             return grouped.cogroup(first).cogroup(other, second)

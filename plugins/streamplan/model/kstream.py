@@ -82,6 +82,7 @@ from streamplan.model.operations import (
     StateStore,
     StreamJoin,
     Suppress,
+    SuppressUpdates,
     TableAggregate,
     TableCount,
     TableFilter,
@@ -106,6 +107,7 @@ from streamplan.model.windows import (
     SessionWindows,
     SlidingWindows,
     TimeWindows,
+    UntilTimeLimit,
     UntilWindowCloses,
     duration_ms,
     duration_text,
@@ -3015,36 +3017,74 @@ class KTable(_Declared[K, V]):
             self._graph, node, self._fields, self._key, self._sources, self._window, _record_class=self._record_class
         )
 
-    def suppress(self, suppressed: UntilWindowCloses, *, name: str | None = None) -> KTable[K, V]:
-        """Pass the result of each window once, when the window closes.
+    def suppress(self, suppressed: UntilWindowCloses | UntilTimeLimit, *, name: str | None = None) -> KTable[K, V]:
+        """Pass the result of each window once, when the window closes, or the last update of a key after some time.
 
-        Example: ``windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")``
+        Examples: ``windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")``,
+        ``customers.suppress(UntilTimeLimit("5 minutes")).to_stream().to("calmer")``
 
         Time windows close as with ``emit_strategy(OnWindowClose())``. Sessions and sliding windows close a millisecond
         earlier, as in the library. The nodes are those of the library's ``suppress``.
 
         Args:
             suppressed: ``UntilWindowCloses()``. The table is an aggregate of windows, and nothing else takes its
-                updates.
+                updates. Or ``UntilTimeLimit("5 minutes")`` for a table without windows.
             name: The name of the processor (``Suppressed.withName``). Without it the library's numbering gives one.
 
         Returns:
             A table with the same fields.
         """
         graph = self._graph
+        if isinstance(suppressed, UntilTimeLimit):
+            return self._suppress_updates(suppressed, name)
         if self._suppress is None:
             graph.fault(f"suppress: {self._unlike_suppressed()}", self._instead_of_suppress())
             return self
-        if name is None:
-            name = graph.generate_name("KTABLE-SUPPRESS-")
-            store = graph.store_name(None, "KTABLE-SUPPRESS-")
-        else:
-            if fault := name_fault(f"{name}-store"):
-                graph.fault(fault, legal_name(name))
-            store = graph.store_name(f"{name}-store", "")
+        name, store = self._names_of_suppress(name)
         self._suppress()
         node = graph.processor(name, Suppress(store), self._node)
         return replace(self, _node=node, _store="", _final=True, _suppress=None)
+
+    def _suppress_updates(self, suppressed: UntilTimeLimit, name: str | None) -> KTable[K, V]:
+        graph, limit_ms = self._graph, 0
+        example = "For example UntilTimeLimit('5 minutes', max_records=10_000)"
+        try:
+            limit_ms = suppressed.time_limit_ms
+        except ValueError as error:
+            graph.fault(f"suppress: time_limit: {error}", example)
+        if suppressed.max_records is not None and suppressed.max_records < 1:
+            graph.fault(f"suppress: max_records: {suppressed.max_records} is not above 0", example)
+        if self._window is not None:
+            graph.fault(
+                "suppress: UntilTimeLimit of a table with windows",
+                "Write suppress(UntilWindowCloses()), or process() behind to_stream()",
+            )
+            return self
+        name, store = self._names_of_suppress(name)
+        node = graph.processor(name, SuppressUpdates.of(store, limit_ms, suppressed.max_records), self._node)
+
+        def send_old_values(force: bool) -> bool:
+            if self._send_old_values(force):
+                graph.fault(
+                    "suppress: an operation of a table behind it needs the value before each update, which the buffer "
+                    "does not have",
+                    "Write it before suppress, or to_stream() behind suppress",
+                )
+            return False
+
+        return KTable(
+            graph, node, self._fields, self._key, self._sources, _result_of="suppress",
+            _send_old_values=send_old_values, _record_class=self._record_class,
+        )  # fmt: skip
+
+    def _names_of_suppress(self, name: str | None) -> tuple[str, str]:
+        """The names of the processor and of its buffer."""
+        graph = self._graph
+        if name is None:
+            return graph.generate_name("KTABLE-SUPPRESS-"), graph.store_name(None, "KTABLE-SUPPRESS-")
+        if fault := name_fault(f"{name}-store"):
+            graph.fault(fault, legal_name(name))
+        return name, graph.store_name(f"{name}-store", "")
 
     def _unlike_suppressed(self) -> str:
         if self._window is None:

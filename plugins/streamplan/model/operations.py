@@ -217,6 +217,27 @@ class AggregateFunction(Process):
     initializer: PythonFunction
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
+class SuppressUpdates(Process):
+    """Holds back the updates of a table for some time, and passes the last of each key (``KTable.suppress``).
+
+    Its store is the buffer. The fields are those of the table. They are known when the query is planned.
+
+    Attributes:
+        limit_ms: How much older than the newest update the first update of a key is when its last one is passed.
+        max_records: How many keys wait at most; None for any number.
+    """
+
+    limit_ms: int
+    max_records: int | None = None
+
+    @classmethod
+    def of(cls, store: str, limit_ms: int, max_records: int | None) -> SuppressUpdates:
+        """Return the operation with a buffer."""
+        held = PythonFunction("suppress", cls)  # nobody calls it: no code of the declaration runs here
+        return cls(held, store, (), (), "time limit", limit_ms=limit_ms, max_records=max_records)
+
+
 @dataclass(frozen=True)
 class Schedule:
     """A punctuator of a Python class.

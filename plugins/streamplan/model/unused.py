@@ -88,7 +88,13 @@ def _word(node: Processor) -> str:
     words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node.operation).__name__.removesuffix("Function")).lower()
     joins = {"stream_join": "join", "outer_stream_join": "join", "table_join": "join", "global_join": "join"}
     groups = {"table_key_select": "group_by", "table_reduce": "reduce", "table_aggregate": "aggregate"}
-    tables = {"table_filter": "filter", "table_map_values": "map_values", "table_count": "count", **groups}
+    tables = {
+        "suppress_updates": "suppress",
+        "table_filter": "filter",
+        "table_map_values": "map_values",
+        "table_count": "count",
+        **groups,
+    }
     return {**joins, **tables}.get(words, words)
 
 

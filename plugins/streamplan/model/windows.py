@@ -460,6 +460,35 @@ class UntilWindowCloses(_Written):
 
 @judged_constructor
 @dataclass(frozen=True)
+class UntilTimeLimit(_Written):
+    """What ``suppress`` of a table waits for: until an update is so old (``Suppressed.untilTimeLimit``).
+
+    Example: ``UntilTimeLimit("5 minutes", max_records=10_000)``
+
+    The time is that of the newest update of the table in the stream task, and not that of the clock.
+
+    Attributes:
+        time_limit: A duration, as ``"5 minutes"``: how much older than the newest update the first update of a key is
+            when its last one is passed.
+        max_records: How many keys wait at most. Of more, those are passed that wait longest
+            (``BufferConfig.maxRecords(…).emitEarlyWhenFull()``). None for any number (``BufferConfig.unbounded()``).
+    """
+
+    time_limit: str
+    max_records: int | None = None
+
+    def __init__(self, time_limit: Duration, max_records: int | None = None) -> None:
+        self._hold(time_limit=time_limit)
+        self.__dict__["max_records"] = max_records
+
+    @property
+    def time_limit_ms(self) -> int:
+        """``time_limit`` in ms. Raises ValueError where it is no duration."""
+        return duration_ms(self.time_limit)
+
+
+@judged_constructor
+@dataclass(frozen=True)
 class JoinWindows(_Windows):
     """How far apart in time two records may be that are joined (``org.apache.kafka.streams.kstream.JoinWindows``).
 

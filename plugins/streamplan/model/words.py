@@ -114,7 +114,7 @@ OTHER_CLASSES: Mapping[str, str] = {
     "Printed": "the arguments label= and name= of print",
     "TimestampExtractor": "the argument timestamp= of topology.stream",
     "TopicNameExtractor": "an expression, and the argument topics= of to",
-    "Suppressed": "UntilWindowCloses(), for suppress",
+    "Suppressed": "UntilWindowCloses() or UntilTimeLimit('5 minutes'), for suppress",
     "EmitStrategy": "OnWindowClose()",
     "Windows": "CustomWindows(function, size='1 day'), or CalendarWindows",
     "KeyValue": "map('key', {'field': 'expression'})",

@@ -30,6 +30,7 @@ from streamplan.model.operations import (
     Split,
     StateStore,
     StoreForJoin,
+    SuppressUpdates,
     TableCount,
     TableFilter,
     TableSource,
@@ -166,8 +167,8 @@ class StoreForm:
 def changelogs_of(pipeline: Pipeline) -> dict[str, str]:
     """Return the changelogs of the stores of a pipeline that can be asked, by the name of the store.
 
-    The others are those of joins that hold what waits: the subscriptions of a join by a foreign key, and the store that
-    both sides of an outer join share.
+    The others hold what waits: the subscriptions of a join by a foreign key, the store that both sides of an outer join
+    share, and the buffer of ``suppress``.
     """
     return {store: spec.name for store, (_, _, spec) in _asked(pipeline).items()}
 
@@ -202,6 +203,8 @@ def _asked(pipeline: Pipeline) -> dict[str, tuple[Subtopology, Processor, TopicS
     found = {}
     for group, node in pipeline.stores:
         spec = None if node.store is None else changelogs.get(pipeline.topology.changelog_topic(node.store))
+        if isinstance(node.operation, SuppressUpdates):
+            continue
         if node.store is not None and spec is not None and spec.is_of_store:
             found[node.store] = (group, node, spec)
     return found

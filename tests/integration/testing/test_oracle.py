@@ -47,6 +47,7 @@ from tests.support.library_windows import own_windows
 from tests.support.process_task import Arrived, ProcessTask
 from tests.support.soak import seeds, soak
 from tests.support.streams_library import Library, java_with_callbacks, raw
+from tests.support.suppress_task import SuppressTask, Update
 from tests.support.twin_topologies import (
     GAPS_STATE,
     JOINED_WITHIN,
@@ -1216,6 +1217,74 @@ def test_suppressed_windows_are_passed_at_the_moments_of_the_library_and_in_its_
     else:
         records = late_records(seed, program(FINAL % word), 40)
     assert compare_states(jvm, word, records, suppressed=True) > 10
+
+
+def updates_of_table(seed: int, count: int) -> list[Piped]:
+    """Updates of few keys, some of them late, and some of them deletions."""
+    chosen, now, records = random.Random(seed), BEGIN, list[Piped]()
+    for number in range(count):
+        now += chosen.choice([0, 0, 1, 1000, 5000, 20_000, 21_000])
+        at = now - chosen.choice([0, 0, 0, 1, 5000, 20_000, 40_000])
+        value = chosen.choices([b'{"n": %d, "s": "x"}' % number, None], [4, 1])[0]
+        records.append(Piped("t", chosen.choice(KEYS[:3]), value, at))
+    return records
+
+
+@pytest.mark.parametrize("seed", seeds(2, 200))
+@pytest.mark.parametrize(("word", "most"), [("suppress_for", None), ("suppress_two", 2)])
+def test_the_buffer_of_suppress_has_the_bytes_and_the_moments_of_the_library(
+    jvm: Any, word: str, most: int | None, seed: int
+) -> None:
+    """Update by update, with the order of all that one lets pass. The state alone, without Spark."""
+    library = LibraryDriver(jvm, program(f"unstored_table t; {word}; to_stream; to out"))
+    task, passed = SuppressTask(20_000, most, VALUE), 0
+    try:
+        for offset, record in enumerate(updates_of_table(seed, 60)):
+            library.pipe(record)
+            its = library.raw_outputs()
+            task.changelog.clear()
+            mine = task.process([Update(str(record.key), record.at, record.value, offset)])
+            written = [(key, value and json.loads(value), at) for key, value, at in its.get("out", [])]
+            assert [(each.key.encode(), each.value and dict(each.value), each.at) for each in mine] == written, record
+            changelogs = [rows for topic, rows in its.items() if topic.endswith("-changelog")]
+            assert task.changelog == {key: value for key, value, _ in chain.from_iterable(changelogs)}, record
+            passed += len(mine)
+    finally:
+        library.close()
+    assert passed > 10
+
+
+TIME_LIMITED = {
+    "of a table": "unstored_table a; suppress_for; to_stream; to out",
+    "of a table with a store, and at most two": "table a; suppress_two; to_stream; filter; to out",
+    "of a count": "stream a; group_by_key; count; suppress_for; to_stream; counts; to out",
+    "of a reduced stream, beside a join": "stream a; group_by_key; greatest; suppress_for; to_stream; to out; "
+    "table t; @0 left_join 5; to joined",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        (TIME_LIMITED["of a table"], 1),
+        (TIME_LIMITED["of a count"], 1),
+        *(pytest.param(text, seed, marks=pytest.mark.soak) for text in TIME_LIMITED.values() for seed in range(2, 5)),
+    ],
+)
+def test_what_is_suppressed_until_a_time_limit_is_passed_as_in_the_library(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    """The changelog of the library's buffer has the times of the clock. The test above compares its bytes."""
+    steps, written = program(text), 0
+    topics = ["out", *(["joined"] if "joined" in text else [])]
+    with both(spark, jvm, steps, UNCACHED) as (driver, library):
+        for record in updates_of_table(seed, 14):
+            pipe(driver, record._replace(topic="a"))
+            library.pipe(record._replace(topic="a"))
+            mine, its = our_outputs(driver, topics), library.outputs()
+            assert mine == {topic: its[topic] for topic in topics if topic in its}, record
+            written += sum(map(len, mine.values()))
+    assert written > 3
 
 
 def edges_of_sessions(seed: int, sessions: SessionWindows) -> list[Piped]:

@@ -218,7 +218,7 @@ grouped.windowed_by(TimeWindows("1 minute")).suppress()
 → 1: 'WindowedKStream' object has no attribute 'suppress'. Write it behind an aggregate: count().suppress(…)
 
 grouped.count().suppress("until window closes")
-→ 1: suppress: suppressed is the text 'until window closes'; it takes a UntilWindowCloses. For example windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")
+→ 1: suppress: suppressed is the text 'until window closes'; it takes a UntilWindowCloses or a UntilTimeLimit. For example windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")
 
 # Words of Quix Streams
 
