@@ -3061,6 +3061,7 @@ class KTable(_Declared[K, V]):
             )
             return self
         name, store = self._names_of_suppress(name)
+        self._send_old_values(True)  # the table gets a state store, as in the library
         node = graph.processor(name, SuppressUpdates.of(store, limit_ms, suppressed.max_records), self._node)
 
         def send_old_values(force: bool) -> bool:

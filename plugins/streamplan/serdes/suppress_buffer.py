@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from streamplan.kafka_types import Header
 
+FORMAT = "suppress"
+"""Names the encoding."""
+
 VERSION_HEADER: Header = ("v", b"\x03")
 """The header of a changelog record (``V_3_CHANGELOG_HEADERS``)."""
 
@@ -42,7 +45,7 @@ class BufferedUpdate:
     headers: Sequence[Header] = ()
 
     def as_bytes(self) -> bytes:
-        """The bytes of the update. Values from before it are not among them, as no operation behind it asks for one."""
+        """The bytes of the update. The values from before it are null: no operation behind the buffer asks for them."""
         topic = self.topic.encode()
         parts = [struct.pack(">qqi", self.timestamp, self.offset, len(topic)), topic]
         parts.append(struct.pack(">ii", self.partition, len(self.headers)))

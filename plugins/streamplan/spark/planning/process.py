@@ -19,6 +19,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 from streamplan.model.functions import STOP
 from streamplan.model.operations import (
     AggregateFunction,
+    Operation,
     Process,
     ReduceFunction,
     SuppressUpdates,
@@ -29,6 +30,7 @@ from streamplan.model.operations import (
 from streamplan.model.processor_topology import Processor
 from streamplan.serdes.field_types import FieldType, parse_type
 from streamplan.serdes.internal import repartition_serde
+from streamplan.serdes.suppress_buffer import FORMAT as BUFFERED
 from streamplan.spark.planning.aggregation import stored_record
 from streamplan.spark.planning.field_types import as_state, from_state, state_name
 from streamplan.spark.planning.function_fold import fields_of_reducer
@@ -138,7 +140,7 @@ def stored_changes(node: Processor, batch: DataFrame, records: RecordFrame) -> R
         value_is_raw=True,
         no_rejects=True,
         key_not_null=True,
-        format="count" if isinstance(node.operation, TableCount) else "json",
+        format=_format_of(node.operation),
         key_serde=records.key_serde,
     )
 
@@ -175,6 +177,13 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
         serde=None,
         format="count" if counts else None,
     )
+
+
+def _format_of(operation: Operation) -> str:
+    """The encoding of what a store holds."""
+    if isinstance(operation, SuppressUpdates):
+        return BUFFERED
+    return "count" if isinstance(operation, TableCount) else "json"
 
 
 def _with_times(rows: DataFrame) -> DataFrame:
