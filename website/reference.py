@@ -29,10 +29,12 @@ PIPELINE_CLASSES = ("Pipeline", "Limits", "TestData")
 WINDOW_CLASSES = (
     "TimeWindows",
     "CalendarWindows",
+    "CustomWindows",
     "SlidingWindows",
     "SessionWindows",
     "JoinWindows",
     "OnWindowClose",
+    "UntilTimeLimit",
     "UntilWindowCloses",
     "Versioned",
 )

@@ -16,6 +16,13 @@ from streamplan.model.windows import CalendarWindows, TimeWindows
 _numbers = itertools.count()
 
 
+def shifts(timestamp: int) -> list[tuple[int, int]]:
+    """Of each minute the first 20 seconds, and those from the tenth on."""
+    minute = timestamp // 60_000 * 60_000
+    both = [(minute, minute + 20_000), (minute + 10_000, minute + 60_000)]
+    return [(start, end) for start, end in both if start <= timestamp < end]
+
+
 def compiler() -> str:
     """The class path of Janino."""
     jars = Path(pyspark.__file__).parent / "jars"
@@ -28,7 +35,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.ZoneId;
 import java.time.ZonedDateTime;
-import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.kafka.streams.kstream.Windows;
 import org.apache.kafka.streams.kstream.internals.TimeWindow;
@@ -38,13 +45,15 @@ public class OwnWindows extends Windows {
     private final ZoneId zone;
     private final long size;
     private final long offset;
+    private final long advance;
     private final long grace;
 
-    public OwnWindows(String unit, String zone, String size, String offset, String grace) {
+    public OwnWindows(String unit, String zone, String size, String offset, String advance, String grace) {
         this.unit = unit;
         this.zone = ZoneId.of(zone);
         this.size = Long.parseLong(size);
         this.offset = Long.parseLong(offset);
+        this.advance = Long.parseLong(advance);
         this.grace = Long.parseLong(grace);
     }
 
@@ -56,6 +65,19 @@ public class OwnWindows extends Windows {
 
     /** The window between the last beginning that is not after the time, and the first one that is. */
     public Map windowsFor(long timestamp) {
+        Map windows = new LinkedHashMap();
+        if (unit.equals("shifts")) {
+            long minute = Math.floorDiv(timestamp, 60000L) * 60000L;
+            add(windows, minute, minute + 20000L, timestamp);
+            add(windows, minute + 10000L, minute + 60000L, timestamp);
+            return windows;
+        }
+        if (advance < size && unit.equals("")) {
+            long first = Math.floorDiv(timestamp - size - offset, advance) + 1L;
+            for (long start = first * advance + offset; start <= timestamp; start += advance)
+                add(windows, start, start + size, timestamp);
+            return windows;
+        }
         long start = Long.MIN_VALUE;
         long end = Long.MAX_VALUE;
         if (unit.equals("")) {
@@ -72,10 +94,14 @@ public class OwnWindows extends Windows {
                 if (moment > timestamp && moment < end) end = moment;
             }
         }
-        Map windows = new HashMap();
         long first = Math.max(0L, start);
         windows.put(Long.valueOf(first), new TimeWindow(first, end));
         return windows;
+    }
+
+    private void add(Map windows, long start, long end, long timestamp) {
+        if (start >= 0 && start <= timestamp && timestamp < end)
+            windows.put(Long.valueOf(start), new TimeWindow(start, end));
     }
 
     public long size() {
@@ -90,13 +116,15 @@ public class OwnWindows extends Windows {
 
 
 def own_windows(jvm: Any, windows: TimeWindows) -> Any:
-    """The library's twin of windows with an offset, or of a calendar."""
+    """The library's twin of windows with an offset, of a calendar, or of :func:`shifts`."""
     name = f"OwnWindows{next(_numbers)}"  # py4j takes classes of one name for the same
     compiled = jvm.org.codehaus.janino.SimpleCompiler()
     compiled.cook(_SOURCE.replace("OwnWindows", name))
     (constructor,) = compiled.getClassLoader().loadClass(name).getConstructors()
-    unit, zone = (windows.size, windows.time_zone) if isinstance(windows, CalendarWindows) else ("", "UTC")
-    given = [unit, zone, *map(str, (windows.size_ms, windows.offset_ms, windows.grace_ms))]
+    unit, zone = "shifts" if windows.are_of_function else "", "UTC"
+    if isinstance(windows, CalendarWindows):
+        unit, zone = windows.size, windows.time_zone
+    given = [unit, zone, *map(str, (windows.size_ms, windows.offset_ms, windows.advance_ms, windows.grace_ms))]
     arguments = jvm.java.util.ArrayList()
     for argument in given:
         arguments.add(argument)

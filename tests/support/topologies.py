@@ -19,7 +19,15 @@ from streamplan.model.kstream import (
 )
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows, UntilWindowCloses
+from streamplan.model.windows import (
+    JoinWindows,
+    OnWindowClose,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UntilTimeLimit,
+    UntilWindowCloses,
+)
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS, collection, strings
@@ -29,6 +37,7 @@ VALUE = Json("count bigint")
 
 WINDOWS = TimeWindows("1 minute", grace="5 seconds")
 SESSIONS = SessionWindows("1 minute", grace="5 seconds")
+SLIDING = SlidingWindows("1 minute", grace="5 seconds")
 JOINED_WITHIN = JoinWindows("1 minute", grace="5 seconds", after="2 minutes")
 
 
@@ -181,11 +190,13 @@ def ours(steps: Steps) -> Topology:
             case "group_by_key":
                 return on.group_by_key(name=name)
             case "windowed_by":
-                return on.windowed_by(SESSIONS if step.topic == "sessions" else WINDOWS)
+                return on.windowed_by({"sessions": SESSIONS, "sliding": SLIDING}.get(step.topic or "", WINDOWS))
             case "emit_strategy":
                 return on.emit_strategy(OnWindowClose())
             case "suppress":
                 return on.suppress(UntilWindowCloses(), name=step.name)
+            case "suppress_for":
+                return on.suppress(UntilTimeLimit("5 minutes"), name=step.name)
             case "count":
                 return on.count(store=store, name=name)
             case "cogroup" if other is None:
@@ -336,12 +347,18 @@ def theirs(jvm: Any, steps: Steps) -> str:
                     gap, grace = millis(SESSIONS.inactivity_gap_ms), millis(SESSIONS.grace_ms)
                     return on.windowedBy(kstream.SessionWindows.ofInactivityGapAndGrace(gap, grace))
                 size, grace = millis(WINDOWS.size_ms), millis(WINDOWS.grace_ms)
+                if step.topic == "sliding":
+                    return on.windowedBy(kstream.SlidingWindows.ofTimeDifferenceAndGrace(size, grace))
                 return on.windowedBy(kstream.TimeWindows.ofSizeAndGrace(size, grace))
             case "emit_strategy":
                 return on.emitStrategy(kstream.EmitStrategy.onWindowClose())
             case "suppress":
                 closed = kstream.Suppressed.untilWindowCloses(kstream.Suppressed.BufferConfig.unbounded())
                 return on.suppress(closed if step.name is None else closed.withName(step.name))
+            case "suppress_for":
+                buffer = kstream.Suppressed.BufferConfig.unbounded()
+                limited = kstream.Suppressed.untilTimeLimit(jvm.java.time.Duration.ofMinutes(5), buffer)
+                return on.suppress(limited if step.name is None else limited.withName(step.name))
             case "count":
                 return on.count(*plain, *materialized)
             case "cogroup":
@@ -535,6 +552,15 @@ CASES = {
     "aggregate name=folder store=totals; suppress name=closed; to_stream; filter; to out; w.count; suppress; to_stream",
     "windows suppressed and joined": "table users; stream orders; group_by; windowed_by; count; suppress; to_stream; "
     "select_key; join users; to out",
+    "a table suppressed until a time limit": "table users; suppress_for; to_stream; to out",
+    "a count suppressed until a time limit, by two": "stream orders; group_by name=x; count as=c; suppress_for; "
+    "to_stream; to out; c.suppress_for; to_stream; to other",
+    "sessions counted, suppressed": "stream orders; group_by; windowed_by sessions; count; suppress; to_stream; to out",
+    "sessions aggregated, suppressed, all named": "stream orders; group_by name=x; windowed_by sessions; "
+    "aggregate name=folder store=totals; suppress name=closed; to_stream; filter; to out",
+    "sliding windows counted, suppressed": "stream orders; group_by; windowed_by sliding; count; suppress; to_stream",
+    "cogrouped in sliding windows": "stream clicks; group_by_key as=c; stream orders; group_by; cogroup; cogroup c; "
+    "windowed_by sliding; aggregate; to_stream; to out",
     "sessions counted, final results": "stream orders; group_by; windowed_by sessions; emit_strategy; count; to_stream",
     # repartition topics
     "repartitioned": "stream orders; repartition; group_by_key; count",

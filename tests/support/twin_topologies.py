@@ -20,11 +20,13 @@ from streamplan.model.processor import OF_RECORD, KeyValueStore, Processor, Proc
 from streamplan.model.topology import Topology
 from streamplan.model.windows import (
     CalendarWindows,
+    CustomWindows,
     JoinWindows,
     OnWindowClose,
     SessionWindows,
     SlidingWindows,
     TimeWindows,
+    UntilTimeLimit,
     UntilWindowCloses,
     Versioned,
 )
@@ -34,7 +36,7 @@ from streamplan.serdes.windowed import TimeWindowed
 
 from tests.support.kafka_streams import STREAMS, collection
 from tests.support.library_processor import TaskProcessor, moment_of, processed, processed_freely
-from tests.support.library_windows import own_windows
+from tests.support.library_windows import own_windows, shifts
 from tests.support.streams_library import Callback, Library, raw
 
 VALUE = Json("n bigint, s string")
@@ -45,6 +47,8 @@ WINDOWS = {
     "strict_windows": TimeWindows("1 minute", grace="0 seconds"),
     "short_hops": TimeWindows("1 minute", grace="10 seconds", advance="20 seconds"),
     "later_windows": TimeWindows("1 minute", grace="10 seconds", offset="15 seconds"),
+    "later_hops": TimeWindows("1 minute", grace="10 seconds", advance="20 seconds", offset="7 seconds"),
+    "shifts": CustomWindows(shifts, size="50 seconds", grace="10 seconds"),
     "berlin_days": CalendarWindows("1 day", time_zone="Europe/Berlin", grace="1 hour"),
     "sliding_windows": SlidingWindows("60007 milliseconds", grace="10 seconds"),
     "utc_weeks": CalendarWindows("1 week", time_zone="UTC", grace="1 hour", offset="6 hours"),
@@ -398,6 +402,10 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return windowed.emit_strategy(OnWindowClose())
         case "suppress", [table]:
             return table.suppress(UntilWindowCloses())
+        case "suppress_for", [table]:
+            return table.suppress(UntilTimeLimit("20 seconds"))
+        case "suppress_two", [table]:
+            return table.suppress(UntilTimeLimit("20 seconds", max_records=2))
         case "count", [grouped]:
             return grouped.count(store=name)
         case "cogroup", [grouped, other]:
@@ -968,7 +976,7 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             if windows.slides:
                 sizes = millis(windows.size_ms), millis(windows.grace_ms)
                 return grouped.windowedBy(library.option("SlidingWindows", "ofTimeDifferenceAndGrace", *sizes))
-            if not windows.begin_at_multiples:
+            if windows.offset is not None or not windows.begin_at_multiples:
                 return grouped.windowedBy(own_windows(library.jvm, windows))
             sizes = millis(windows.size_ms), millis(windows.grace_ms)
             declared = library.option("TimeWindows", "ofSizeAndGrace", *sizes)
@@ -984,6 +992,12 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return table.suppress(
                 suppressed.untilWindowCloses(suppressed.BufferConfig.unbounded().withLoggingDisabled())
             )
+        case ("suppress_for" | "suppress_two") as word, [table]:
+            suppressed = library.jvm.org.apache.kafka.streams.kstream.Suppressed
+            buffer = suppressed.BufferConfig.unbounded()
+            if word == "suppress_two":
+                buffer = suppressed.BufferConfig.maxRecords(2).emitEarlyWhenFull()
+            return table.suppress(suppressed.untilTimeLimit(library.jvm.java.time.Duration.ofSeconds(20), buffer))
         case "cogroup", [grouped, other]:
             first, second = (_function("Aggregator", "apply", added) for added in (_added_of_first, _added_of_second))
             return grouped.cogroup(first).cogroup(other, second)

@@ -23,6 +23,7 @@ class WindowTask(Variables):
         restored: What the changelog has, which the state begins with: rows that the processor gave.
         time: The time in ms that the wall clock has given to the task before; None where it has given none.
         by_record: Whether a result has the place of the record that has closed its window.
+        suppressed: Whether the results are those of ``suppress``.
         bounds: Gives the window of a time, for windows of which Spark tells it.
         final: Whether only the final results are passed.
     """
@@ -34,6 +35,7 @@ class WindowTask(Variables):
         time: int | None = None,
         *,
         by_record: bool = False,
+        suppressed: bool = False,
         bounds: Callable[[int], tuple[int, int]] = lambda at: (at, at),
         final: bool = True,
     ) -> None:
@@ -46,7 +48,9 @@ class WindowTask(Variables):
         rows = [*restored]
         for restored_times in ({} if time is None else {0: time}, None):
             kind = FinalResults if final else WindowAggregate
-            self._processor = kind(windows, merging, parts, restored=restored_times, by_record=by_record)
+            self._processor = kind(
+                windows, merging, parts, restored=restored_times, by_record=by_record, suppressed=suppressed
+            )
             self._processor.init(self)  # type: ignore[arg-type]
             if restored_times is not None and rows:
                 restored_rows = [Row(**row.asDict() | {"at": row.at if self._has_times else row.end}) for row in rows]
@@ -61,7 +65,7 @@ class WindowTask(Variables):
             place = {"partition_time": None, "topic": "a", "offset": self._offset, "order": []}
             parts = {"p0": 1, "p1": at} if self._has_times else {"p0": 1}
             start, end = self._bounds(at)
-            rows.append(Row(place=place, key=key.encode(), start=start, end=end, at=at, parts=parts))
+            rows.append(Row(place=place, key=key.encode(), start=start, end=end, at=at, parts=parts, record=None))
             self._offset += 1
         return list(self._processor.handleInputRows((0,), iter(rows), None))
 

@@ -85,7 +85,8 @@ def declare(operations: Iterable[Operation], facts: Facts) -> Declaration:
     stores = Counter(store for operation in operations for store in operation.node.stores)
     writer = _Writer(facts, {number_of(store): store for store in stores})
     writer.shared = {store for store, processors in stores.items() if processors > 1}
-    writer.suppressed = {operation.on[0] for operation in operations if operation.word == "suppress"}
+    alone = {each.node.name for each in operations if each.word == "aggregate" and len(each.node.after) == 1}
+    writer.suppressed = alone.intersection(each.on[0] for each in operations if each.word == "suppress")
     for operation in operations:
         writer.add(operation)
     return Declaration(writer.calls, writer.ask.missing)
@@ -171,7 +172,7 @@ class _Writer:
                 self._foreign_key_join(operation)
             case "table_filter" | "table_map_values" | "to_table":
                 self._of_table(operation)
-            case "suppress" if operation.on[0] in self.suppressed:
+            case "suppress":
                 self._suppress(operation)
             case "table_group_by":
                 self._group_table(operation)
@@ -367,7 +368,6 @@ class _Writer:
 
     def _suppress(self, operation: Operation) -> None:
         node = operation.node
-        self.ask.note(node.name, "whether it is untilWindowCloses(): with untilTimeLimit() leave it out")
         options: Options = {}
         if number_of(node.name) is None:
             options["name"] = literal(node.name)
@@ -375,7 +375,12 @@ class _Writer:
             self.number += 2
         self.tables.add(node.name)
         variable = _variable(node.name, "suppress")
-        waits = Code("UntilWindowCloses()", "UntilWindowCloses()")
+        if operation.on[0] in self.suppressed:
+            self.ask.note(node.name, "whether it is untilWindowCloses(): else the aggregate need not have windows")
+            waits = Code("UntilWindowCloses()", "UntilWindowCloses()")
+        else:
+            asked = "the time limit of {}, as in 5 minutes; with max_records= if its buffer is bounded"
+            waits = called("UntilTimeLimit", self.ask.text(node.name, asked, "5 minutes"))
         self._call(Call(node.name, operation.on[0], "suppress", (waits,), options, variable))
 
     def _group_table(self, operation: Operation) -> None:
@@ -500,7 +505,7 @@ class _Writer:
         if operation.others:
             self.ask.note(node.name, f"whether it fills the store {store}, or {' or '.join(operation.others)} does")
         grouping, comment = self._grouping(operation.on[0], operation.grouping), ""
-        if told is not None and WINDOWS not in told:
+        if told is not None and told.isdisjoint((WINDOWS, SESSIONS)):
             self.suppressed.discard(node.name)
         if (told and not told.isdisjoint((WINDOWS, SESSIONS))) or node.name in self.suppressed:
             grouping = self._windows(node, grouping, are_sessions=told is not None and SESSIONS in told)

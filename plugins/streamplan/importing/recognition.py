@@ -274,12 +274,17 @@ class Recognition:
         )
 
     def _is_suppress(self, node: Node) -> bool:
-        """Whether it takes all updates of an aggregate, and has a buffer of its own."""
+        """Whether it takes the updates of a table, and has a buffer of its own.
+
+        One that the application has named could be another operation, unless it takes all updates of an aggregate.
+        """
         if len(node.before) != 1 or len(node.stores) != 1:
             return False
         before = self.nodes[node.before[0]]
-        has_buffer = prefix_of(node.name) == "KTABLE-SUPPRESS-" or node.stores == (f"{node.name}-store",)
-        return has_buffer and self.words[before.name] == "aggregate" and len(before.after) == 1
+        if prefix_of(node.name) == "KTABLE-SUPPRESS-":
+            return self.words[before.name] in _TABLES
+        is_alone = self.words[before.name] == "aggregate" and len(before.after) == 1
+        return is_alone and node.stores == (f"{node.name}-store",)
 
     def _is_process(self, node: Node) -> bool:
         """Whether it is a processor of the Processor API with stores of its own, or that other such processors have.

@@ -32,7 +32,7 @@ _OPERATIONS = {
     "KTABLE-TOSTREAM-": ("the operations of the table before it", ""),
     "KTABLE-SUPPRESS-": (
         "suppress() in this form",
-        "For windows and sessions, emit_strategy(OnWindowClose()) passes the final results.",
+        "suppress(UntilWindowCloses()) is one of an aggregate of windows.",
     ),
     "KTABLE-SELECT-": ("groupBy() of a table in this form", "group_by() of a table is followed by one topic."),
     "KTABLE-AGGREGATE-": ("the aggregate of a table in this form", ""),

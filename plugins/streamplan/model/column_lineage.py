@@ -39,6 +39,7 @@ from streamplan.model.operations import (
     StreamJoin,
     SubscriptionJoin,
     SubscriptionSend,
+    SuppressUpdates,
     TableAggregate,
     TableCount,
     TableJoin,
@@ -115,9 +116,11 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                 case Processor(operation=TableCount(store=store)):
                     origins = before.get(KEY, frozenset())
                     stored[store] = after[node.name] = {KEY: origins, "count": origins}
-                case Processor(operation=(ReduceFunction(store=store) | TableReduce(store=store)) as reduced) if (
-                    not isinstance(reduced, TableAggregate)
-                ):
+                case Processor(
+                    operation=(
+                        ReduceFunction(store=store) | TableReduce(store=store) | SuppressUpdates(store=store)
+                    ) as reduced
+                ) if not isinstance(reduced, TableAggregate):
                     names = tuple((name, "") for name in before if name != KEY)
                     stored[store] = after[node.name] = {
                         KEY: before.get(KEY, frozenset()),

@@ -90,6 +90,7 @@ from streamplan.model.operations import (
     StateStore,
     StreamJoin,
     Suppress,
+    SuppressUpdates,
     TableAggregate,
     TableCount,
     TableFilter,
@@ -99,7 +100,7 @@ from streamplan.model.operations import (
     TableReduce,
     ToStream,
     ToTable,
-    final,
+    until_closed,
 )
 from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, KeyValueStore, Processor
 from streamplan.model.processor_stores import AnyStore, Refusal, declared_store, schedules_of
@@ -107,12 +108,14 @@ from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph,
 from streamplan.model.windows import (
     MOST_WINDOWS_OF_RECORD,
     CalendarWindows,
+    CustomWindows,
     Duration,
     JoinWindows,
     OnWindowClose,
     SessionWindows,
     SlidingWindows,
     TimeWindows,
+    UntilTimeLimit,
     UntilWindowCloses,
     duration_ms,
     duration_text,
@@ -153,6 +156,11 @@ TAKE_BATCHES = ("branch", "filter", "filter_not", "map", "map_values")
 
 SEVERAL_RESULTS = ("flat_map", "flat_map_values", "process")
 """The operations whose functions may yield what they return."""
+
+_FUNCTIONS_IN_SLIDING_WINDOWS = (
+    "windowed_by: Python functions do not aggregate sliding windows",
+    "Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows",
+)
 
 ANSWERED = ("other", "windows", "strategy", "within", "processor", "key_serde")
 """The arguments whose class the operations judge themselves, since they know more to say of it."""
@@ -1897,13 +1905,12 @@ class _Grouped(_Declared[K, V]):
                 self._repartition[:] = [repartition]
             self._graph.add_repartition(self._repartition[0], self._node)
             parent, sources = self._repartition[0].node, frozenset({self._repartition[0].source})
-        suppressed: list[bool] = []
+        is_suppressed: list[bool] = []
         suppress: Callable[[], None] | None = None
         taken: Operation | Callable[[], Operation] = operation
-        is_aligned = isinstance(self._window, TimeWindows) and not self._window.slides
-        if isinstance(operation, Count | Aggregate) and is_aligned and not self._final:
-            suppress = partial(suppressed.append, True)
-            taken = partial(_passed, operation, suppressed)
+        if isinstance(operation, Count | Aggregate) and self._window is not None and not self._final:
+            suppress = partial(is_suppressed.append, True)
+            taken = partial(_passed, operation, is_suppressed)
         node = self._graph.processor(processor_name, taken, parent)
         return KTable(
             self._graph, node, fields, self._key, sources, self._window, store,
@@ -2101,8 +2108,8 @@ class KGroupedStream(_Grouped[K, V]):
 
         Args:
             windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``,
-                ``CalendarWindows("1 day", time_zone="Europe/Berlin")``, ``SlidingWindows("5 minutes")``, or
-                ``SessionWindows("5 minutes")``.
+                ``CalendarWindows("1 day", time_zone="Europe/Berlin")``, ``CustomWindows(shifts, size="8 hours")``,
+                ``SlidingWindows("5 minutes")``, or ``SessionWindows("5 minutes")``.
         """
         return WindowedKStream(
             self._graph, self._node, self._fields, self._key, self._sources, _judged_windows(self._graph, windows),
@@ -2459,13 +2466,17 @@ class WindowedKStream(_Grouped[K, V]):
         self, store: str, function: PythonFunction, fields: Columns, **others: PythonFunction | None
     ) -> AggregateWindowsFunction:
         if isinstance(self._window, TimeWindows) and self._window.slides:
-            self._graph.fault(
-                "windowed_by: Python functions do not aggregate sliding windows",
-                "Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows",
-            )
+            self._graph.fault(*_FUNCTIONS_IN_SLIDING_WINDOWS)
         if self._final:
             return FinalAggregateWindowsFunction(
-                store, (), self._window, self._idle_ms, function=function, fields=fields, **others
+                store,
+                (),
+                self._window,
+                self._idle_ms,
+                suppressed=False,
+                function=function,
+                fields=fields,
+                **others,
             )
         return AggregateWindowsFunction(store, (), self._window, function=function, fields=fields, **others)
 
@@ -2571,12 +2582,11 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
 
         Args:
-            windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``. Sliding windows are refused.
+            windows: As ``TimeWindows("1 minute")``, ``SlidingWindows("5 minutes")`` or
+                ``SessionWindows("5 minutes")``. Functions do not aggregate sliding windows.
         """
-        if isinstance(windows, SlidingWindows):
-            self._graph.fault(
-                "windowed_by: several streams in sliding windows", "Merge the streams before, or take other windows"
-            )
+        if isinstance(windows, SlidingWindows) and self._aggregators:
+            self._graph.fault(*_FUNCTIONS_IN_SLIDING_WINDOWS)
         return WindowedCogroupedKStream(replace(self, _window=_judged_windows(self._graph, windows)))
 
     def aggregate(
@@ -2791,7 +2801,7 @@ class KTable(_Declared[K, V]):
     _is_versioned: bool = False
     """Whether its store keeps earlier values. Then streams are joined with it, and it has no other operation."""
     _suppress: Callable[[], None] | None = None
-    """Lets the aggregate pass the final results alone. None for a table that is no aggregate of time windows."""
+    """Lets the aggregate pass the final results alone. None for a table that is no aggregate of windows."""
 
     def filter(self, condition: Text, *, store: str | None = None, name: str | None = None) -> KTable[K, V]:
         """Keep the values for which a condition is true. The keys of the others are deleted, with a null value.
@@ -3215,45 +3225,82 @@ class KTable(_Declared[K, V]):
             self._graph, node, self._fields, self._key, self._sources, self._window, _record_class=self._record_class
         )
 
-    def suppress(self, suppressed: UntilWindowCloses, *, name: str | None = None) -> KTable[K, V]:
-        """Pass the result of each window once, when the window closes.
+    def suppress(self, suppressed: UntilWindowCloses | UntilTimeLimit, *, name: str | None = None) -> KTable[K, V]:
+        """Pass the result of each window once, when the window closes, or the last update of a key after some time.
 
-        Example: ``windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")``
+        Examples: ``windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")``,
+        ``customers.suppress(UntilTimeLimit("5 minutes")).to_stream().to("calmer")``
 
-        The windows close as with ``emit_strategy(OnWindowClose())``, and the results are the same. The nodes are those
-        of the library's ``suppress``.
+        Time windows close as with ``emit_strategy(OnWindowClose())``. Sessions and sliding windows close a millisecond
+        earlier, as in the library. The nodes are those of the library's ``suppress``.
 
         Args:
-            suppressed: ``UntilWindowCloses()``. The table is an aggregate of time windows, and nothing else takes its
-                updates.
+            suppressed: ``UntilWindowCloses()``. The table is an aggregate of windows, and nothing else takes its
+                updates. Or ``UntilTimeLimit("5 minutes")`` for a table without windows.
             name: The name of the processor (``Suppressed.withName``). Without it the library's numbering gives one.
 
         Returns:
             A table with the same fields.
         """
         graph = self._graph
+        if isinstance(suppressed, UntilTimeLimit):
+            return self._suppress_updates(suppressed, name)
         if self._suppress is None:
             graph.fault(f"suppress: {self._unlike_suppressed()}", self._instead_of_suppress())
             return self
-        if name is None:
-            name = graph.generate_name("KTABLE-SUPPRESS-")
-            store = graph.store_name(None, "KTABLE-SUPPRESS-")
-        else:
-            if fault := name_fault(f"{name}-store"):
-                graph.fault(fault, legal_name(name))
-            store = graph.store_name(f"{name}-store", "")
+        name, store = self._names_of_suppress(name)
         self._suppress()
         node = graph.processor(name, Suppress(store), self._node)
         return replace(self, _node=node, _store="", _final=True, _suppress=None)
+
+    def _suppress_updates(self, suppressed: UntilTimeLimit, name: str | None) -> KTable[K, V]:
+        graph, limit_ms = self._graph, 0
+        example = "For example UntilTimeLimit('5 minutes', max_records=10_000)"
+        try:
+            limit_ms = suppressed.time_limit_ms
+        except ValueError as error:
+            graph.fault(f"suppress: time_limit: {error}", example)
+        if suppressed.max_records is not None and suppressed.max_records < 1:
+            graph.fault(f"suppress: max_records: {suppressed.max_records} is not above 0", example)
+        if self._window is not None:
+            graph.fault(
+                "suppress: UntilTimeLimit of a table with windows",
+                "Write suppress(UntilWindowCloses()), or process() behind to_stream()",
+            )
+            return self
+        name, store = self._names_of_suppress(name)
+        self._send_old_values(True)  # the table gets a state store, as in the library
+        node = graph.processor(name, SuppressUpdates.of(store, limit_ms, suppressed.max_records), self._node)
+
+        def send_old_values(force: bool) -> bool:
+            if self._send_old_values(force):
+                graph.fault(
+                    "suppress: an operation of a table behind it needs the value before each update, which the buffer "
+                    "does not have",
+                    "Write it before suppress, or to_stream() behind suppress",
+                )
+            return False
+
+        return KTable(
+            graph, node, self._fields, self._key, self._sources, _result_of="suppress",
+            _send_old_values=send_old_values, _record_class=self._record_class,
+        )  # fmt: skip
+
+    def _names_of_suppress(self, name: str | None) -> tuple[str, str]:
+        """The names of the processor and of its buffer."""
+        graph = self._graph
+        if name is None:
+            return graph.generate_name("KTABLE-SUPPRESS-"), graph.store_name(None, "KTABLE-SUPPRESS-")
+        if fault := name_fault(f"{name}-store"):
+            graph.fault(fault, legal_name(name))
+        return name, graph.store_name(f"{name}-store", "")
 
     def _unlike_suppressed(self) -> str:
         if self._window is None:
             return "the table has no windows"
         if self._final:
             return "the table has the final results already"
-        if isinstance(self._window, SessionWindows):
-            return "of sessions"
-        return f"of {'sliding windows' if self._window.slides else 'another table than an aggregate of windows'}"
+        return "of another table than an aggregate of windows of one stream"
 
     def _instead_of_suppress(self) -> str:
         if self._window is None:
@@ -3554,9 +3601,9 @@ def _word(expression: Text) -> str | None:
     return text if text.isidentifier() else None
 
 
-def _passed(operation: Count | Aggregate, suppressed: list[bool]) -> Operation:
+def _passed(operation: Count | Aggregate, is_suppressed: list[bool]) -> Operation:
     """An aggregate of windows, which passes the final results alone where its table is suppressed."""
-    return final(operation) if suppressed else operation
+    return until_closed(operation) if is_suppressed else operation
 
 
 def _column_names(columns: Columns) -> tuple[str, ...]:
@@ -3585,6 +3632,10 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
         example = "For example CalendarWindows('1 day', time_zone='Europe/Berlin')"
         if fault := windows.zone_fault():
             graph.fault(f"windowed_by: time_zone: {fault[0]}", fault[1])
+    if isinstance(windows, CustomWindows):
+        example = "For example CustomWindows(shifts, size='8 hours', grace='1 hour')"
+        if wrong := arguments_fault(windows.function, "the time in ms"):
+            graph.fault(f"windowed_by: {function_name(windows.function)} {wrong}", "Write a function that takes a time")
     for parameter in ("size", "grace", "advance", "offset"):
         try:
             durations[parameter] = getattr(windows, f"{parameter}_ms")
@@ -3608,11 +3659,11 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
             f" {MOST_WINDOWS_OF_RECORD:,} are possible",
             f"Write an advance of {-(-size // MOST_WINDOWS_OF_RECORD):,} milliseconds or more",
         )
-    if windows.offset is not None and windows.advance is not None:
-        graph.fault("windowed_by: windows with an advance have an offset", "Leave one of them out")
-    elif size and windows.offset is not None and not 0 < durations.get("offset", 1) < size:
+    step = size if windows.advance is None else advance
+    if step and windows.offset is not None and not 0 < durations.get("offset", 1) < step:
+        bound = f"the size, {windows.size!r}" if windows.advance is None else f"the advance, {windows.advance!r}"
         graph.fault(
-            f"windowed_by: offset: {windows.offset!r} is not above 0 and below the size, {windows.size!r}",
+            f"windowed_by: offset: {windows.offset!r} is not above 0 and below {bound}",
             "For example TimeWindows('1 hour', offset='15 minutes')",
         )
     return windows

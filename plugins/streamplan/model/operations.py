@@ -9,7 +9,7 @@ The ``repr()`` of these classes is part of a checkpoint's identity, so neither t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
 from streamplan.model.functions import PythonFunction
@@ -217,6 +217,27 @@ class AggregateFunction(Process):
     initializer: PythonFunction
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
+class SuppressUpdates(Process):
+    """Holds back the updates of a table for some time, and passes the last of each key (``KTable.suppress``).
+
+    Its store is the buffer. The fields are those of the table. They are known when the query is planned.
+
+    Attributes:
+        limit_ms: How much older than the newest update the first update of a key is when its last one is passed.
+        max_records: How many keys wait at most; None for any number.
+    """
+
+    limit_ms: int
+    max_records: int | None = None
+
+    @classmethod
+    def of(cls, store: str, limit_ms: int, max_records: int | None) -> SuppressUpdates:
+        """Return the operation with a buffer."""
+        held = PythonFunction("suppress", cls)  # nobody calls it: no code of the declaration runs here
+        return cls(held, store, (), (), "time limit", limit_ms=limit_ms, max_records=max_records)
+
+
 @dataclass(frozen=True)
 class Schedule:
     """A punctuator of a Python class.
@@ -380,9 +401,12 @@ class FinalCount(Count):
 
     Attributes:
         idle_ms: A stream task without a record for so long goes on by the wall clock; None where it does not.
+        suppressed: Whether ``suppress`` waits for the windows. It passes sessions and sliding windows a millisecond
+            earlier than ``emit_strategy`` (``KTableSuppressProcessorSupplier``).
     """
 
     idle_ms: int | None = None
+    suppressed: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -391,9 +415,11 @@ class FinalAggregate(Aggregate):
 
     Attributes:
         idle_ms: As for :class:`FinalCount`.
+        suppressed: As for :class:`FinalCount`.
     """
 
     idle_ms: int | None = None
+    suppressed: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -956,10 +982,10 @@ LEAVES_OUT = (*MAKES_SEVERAL, Filter, FilterFunction, FilterNot, FilterNotFuncti
 """The operations that may give no record for a record."""
 
 
-def final(operation: Count | Aggregate) -> FinalCount | FinalAggregate:
-    """Return the same aggregate of windows, which passes the final results alone."""
+def until_closed(operation: Count | Aggregate) -> FinalCount | FinalAggregate:
+    """Return the same aggregate of windows, which passes the final results alone, as ``suppress`` does."""
     if isinstance(operation, Count):
-        return FinalCount(operation.store, operation.window)
+        return FinalCount(operation.store, operation.window, suppressed=True)
     if isinstance(operation, AggregateWindowsFunction):
         return FinalAggregateWindowsFunction(
             operation.store,
@@ -969,8 +995,9 @@ def final(operation: Count | Aggregate) -> FinalCount | FinalAggregate:
             fields=operation.fields,
             initializer=operation.initializer,
             merger=operation.merger,
+            suppressed=True,
         )
-    return FinalAggregate(operation.store, operation.columns, operation.window)
+    return FinalAggregate(operation.store, operation.columns, operation.window, suppressed=True)
 
 
 def stored_by(operation: Operation) -> Operation:

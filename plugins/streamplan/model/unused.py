@@ -119,7 +119,13 @@ def _word(node: Processor) -> str:
         ("stream_join", "outer_stream_join", "table_join", "global_join", "foreign_key_result", "response_join"), "join"
     )
     groups = {"table_key_select": "group_by", "table_reduce": "reduce", "table_aggregate": "aggregate"}
-    tables = {"table_filter": "filter", "table_map_values": "map_values", "table_count": "count", **groups}
+    tables = {
+        "suppress_updates": "suppress",
+        "table_filter": "filter",
+        "table_map_values": "map_values",
+        "table_count": "count",
+        **groups,
+    }
     return {**joins, **tables, "process_without_stores": "process"}.get(words, words)
 
 

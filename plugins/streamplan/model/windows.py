@@ -6,7 +6,8 @@ Also how long a versioned table keeps its history.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
@@ -148,8 +149,8 @@ class TimeWindows(_Windows):
         advance: A duration: how much later the next window begins (``TimeWindows.advanceBy``). None for tumbling
             windows.
         offset: A duration: how much later than the epoch the windows begin. With the size ``"1 hour"`` and the offset
-            ``"15 minutes"``, a window begins at 12:15. None for windows that begin with the epoch. Only tumbling
-            windows have an offset. The library has a subclass of ``Windows`` for it.
+            ``"15 minutes"``, a window begins at 12:15. None for windows that begin with the epoch. That of hopping
+            windows is below their advance. The library has a subclass of ``Windows`` for it.
     """
 
     size: str
@@ -189,11 +190,16 @@ class TimeWindows(_Windows):
 
     @property
     def begin_at_multiples(self) -> bool:
-        """Whether each window begins at a multiple of :attr:`advance_ms` since the epoch.
+        """Whether each window begins at a multiple of :attr:`advance_ms` behind :attr:`offset_ms`, and overlap or not.
 
         Otherwise the windows follow each other, and ``window_bounds`` tells the one of a time.
         """
-        return self.offset is None
+        return self.offset is None or self.advance is not None
+
+    @property
+    def are_of_function(self) -> bool:
+        """Whether a Python function tells the windows of a time, as those of :class:`CustomWindows`."""
+        return False
 
     @property
     def slides(self) -> bool:
@@ -210,8 +216,8 @@ class TimeWindows(_Windows):
 
         Only for windows that :attr:`begin_at_multiples`.
         """
-        first = max(0, at_ms - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
-        return range(first, at_ms + 1, self.advance_ms)
+        first = max(0, at_ms - self.size_ms + self.advance_ms - self.offset_ms) // self.advance_ms * self.advance_ms
+        return range(self.offset_ms + first, at_ms + 1, self.advance_ms)
 
     @property
     def retention_ms(self) -> int:
@@ -314,6 +320,82 @@ class CalendarWindows(TimeWindows):
         return None
 
 
+WindowsOfTime: TypeAlias = Callable[[int], Iterable[tuple[int, int]]]
+"""A function that is given a time in ms, and returns the start and the end in ms of each window that it lies in."""
+
+
+@judged_constructor
+@dataclass(frozen=True, repr=False)
+class CustomWindows(TimeWindows):
+    """Windows that a Python function tells (a subclass of ``Windows``, with ``windowsFor``).
+
+    Example::
+
+        def shifts(timestamp: int) -> list[tuple[int, int]]:
+            day, hour = timestamp // 86_400_000 * 86_400_000, 3_600_000
+            first = [(day, day + 6 * hour), (day + 6 * hour, day + 24 * hour)]
+            return [(start, end) for start, end in first if start <= timestamp < end]
+
+        CustomWindows(shifts, size="18 hours", grace="1 hour")
+
+    Only the start of a window is in the key of its store. So the function is also called with the start of a window,
+    and then tells its end. No window begins before the epoch, and no two windows of a time begin at the same time. A
+    record may be in no window. Its time closes none.
+
+    Attributes:
+        function: It is given a time in ms since the epoch, and returns the start and the end in ms of each window that
+            the time lies in. The end does not belong to a window. A record for which it fails is a dead letter.
+        size: A duration: that of the longest window (``Windows.size``).
+        grace: A duration. A window takes late records until the newest record is later than its end by ``grace``. The
+            default is a day, as that of :class:`TimeWindows`.
+    """
+
+    function: WindowsOfTime = field(default=lambda timestamp: (), compare=False)
+
+    def __init__(self, function: WindowsOfTime, size: Duration, grace: Duration = "1 day") -> None:
+        self._hold(size=size, grace=grace, advance=None, offset=None)
+        self.__dict__["function"] = function
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity: what the store holds, and not what the function does."""
+        return f"CustomWindows(size={self.size!r}, grace={self.grace!r})"
+
+    @property
+    def begin_at_multiples(self) -> bool:
+        """False: see :attr:`TimeWindows.begin_at_multiples`."""
+        return False
+
+    @property
+    def are_of_function(self) -> bool:
+        """True: see :attr:`TimeWindows.are_of_function`."""
+        return True
+
+    def windows_of(self, at_ms: int) -> list[tuple[int, int]]:
+        """The start and the end in ms of each window that a time lies in, by their starts.
+
+        Raises:
+            ValueError: The function returned something else. What it raises itself is raised, too.
+        """
+        ends: dict[int, int] = {}
+        for window in self.function(at_ms):
+            is_pair = isinstance(window, tuple | list) and len(window) == 2
+            if not is_pair or not all(isinstance(bound, int) for bound in window):
+                raise ValueError(f"returned {window!r:.200}, and not the start and the end of a window in ms")
+            start, end = window
+            if not 0 <= start <= at_ms < end:
+                raise ValueError(f"returned a window from {start} to {end}, in which {at_ms} does not lie")
+            if start in ends:
+                raise ValueError(f"returned two windows that begin at {start}")
+            ends[start] = end
+        if len(ends) > MOST_WINDOWS_OF_RECORD:
+            raise ValueError(f"returned {len(ends):,} windows; at most {MOST_WINDOWS_OF_RECORD:,} are possible")
+        return sorted(ends.items())
+
+    def end_of(self, start_ms: int) -> int:
+        """The end in ms of the window that begins at a time: the size later, where the function does not tell it."""
+        return dict(self.windows_of(start_ms)).get(start_ms, start_ms + self.size_ms)
+
+
 @judged_constructor
 @dataclass(frozen=True)
 class SessionWindows(_Windows):
@@ -410,6 +492,35 @@ class Versioned(_Written):
     def history_ms(self) -> int:
         """``history`` in ms. Raises ValueError where it is no duration."""
         return duration_ms(self.history)
+
+
+@judged_constructor
+@dataclass(frozen=True)
+class UntilTimeLimit(_Written):
+    """What ``suppress`` of a table waits for: until an update is so old (``Suppressed.untilTimeLimit``).
+
+    Example: ``UntilTimeLimit("5 minutes", max_records=10_000)``
+
+    The time is that of the newest update of the table in the stream task, and not that of the clock.
+
+    Attributes:
+        time_limit: A duration, as ``"5 minutes"``: how much older than the newest update the first update of a key is
+            when its last one is passed.
+        max_records: How many keys wait at most. Of more, those are passed that wait longest
+            (``BufferConfig.maxRecords(…).emitEarlyWhenFull()``). None for any number (``BufferConfig.unbounded()``).
+    """
+
+    time_limit: str
+    max_records: int | None = None
+
+    def __init__(self, time_limit: Duration, max_records: int | None = None) -> None:
+        self._hold(time_limit=time_limit)
+        self.__dict__["max_records"] = max_records
+
+    @property
+    def time_limit_ms(self) -> int:
+        """``time_limit`` in ms. Raises ValueError where it is no duration."""
+        return duration_ms(self.time_limit)
 
 
 @judged_constructor

@@ -147,8 +147,9 @@ OTHER_CLASSES: Mapping[str, str] = {
     "Printed": "the arguments label= and name= of print",
     "TimestampExtractor": "the argument timestamp= of topology.stream",
     "TopicNameExtractor": "an expression, and the argument topics= of to",
-    "Suppressed": "UntilWindowCloses(), for suppress",
+    "Suppressed": "UntilWindowCloses() or UntilTimeLimit('5 minutes'), for suppress",
     "EmitStrategy": "OnWindowClose()",
+    "Windows": "CustomWindows(function, size='1 day'), or CalendarWindows",
     "KeyValue": "map('key', {'field': 'expression'})",
     "App": "Topology('application-id')",
     "Table": "KTable, which topology.table returns",
@@ -166,6 +167,7 @@ OTHER_CLASSES: Mapping[str, str] = {
 WINDOWS: Mapping[str, str] = {
     "TimeWindows": "TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')",
     "CalendarWindows": "CalendarWindows('1 day', time_zone='Europe/Berlin', grace='1 hour')",
+    "CustomWindows": "CustomWindows(shifts, size='8 hours', grace='1 hour')",
     "SessionWindows": "SessionWindows('5 minutes', grace='10 seconds')",
     "SlidingWindows": "SlidingWindows('5 minutes', grace='1 minute')",
     "JoinWindows": "JoinWindows('5 minutes', before='1 minute', after='5 minutes', grace='10 seconds')",

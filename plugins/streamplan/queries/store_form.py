@@ -31,6 +31,7 @@ from streamplan.model.operations import (
     Split,
     StateStore,
     StoreForJoin,
+    SuppressUpdates,
     TableCount,
     TableFilter,
     TableSource,
@@ -48,6 +49,7 @@ from streamplan.model.windows import (
     STORED_WINDOW_BYTES,
     WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS,
     CalendarWindows,
+    CustomWindows,
     TimeWindows,
     parse_stored_session,
     parse_stored_window,
@@ -102,10 +104,10 @@ class StoreForm:
         partitions: The number of partitions, which is that of the stream tasks.
         key_serde: The serde of its keys, without those of windows.
         value: The serde of its values; None where they are JSON that Streamplan has written.
-        window_ms: How long a window is; None for windows of a calendar, and in stores without windows.
+        window_ms: How long a window is; None for windows of a calendar or of a function, and in stores without windows.
         retention_ms: How long windows and sessions are kept; None in other stores.
         is_placed: Whether the key decides the partition. A processor puts any keys into its store.
-        calendar: The windows, where they are those of a calendar.
+        calendar: The windows, where they are those of a calendar, or those that a function tells.
     """
 
     name: str
@@ -117,7 +119,7 @@ class StoreForm:
     window_ms: int | None = None
     retention_ms: int | None = None
     is_placed: bool = True
-    calendar: CalendarWindows | None = None
+    calendar: CalendarWindows | CustomWindows | None = None
 
     def partition_of(self, key: bytes) -> int | None:
         """Return the partition of a key; None where any stream task may have it.
@@ -146,6 +148,8 @@ class StoreForm:
     def _window_end_ms(self, start_ms: int) -> int | None:
         if self.window_ms is not None:
             return start_ms + self.window_ms
+        if isinstance(self.calendar, CustomWindows):
+            return self.calendar.end_of(start_ms)
         try:
             return None if self.calendar is None else calendar_end_ms(self.calendar, start_ms)
         except OverflowError:  # Python has no such year: another program has written the key.
@@ -170,9 +174,9 @@ class StoreForm:
 def changelogs_of(pipeline: Pipeline) -> dict[str, str]:
     """Return the changelogs of the stores of a pipeline that can be asked, by the name of the store.
 
-    The others are those of joins that hold what waits: the subscriptions of a join by a foreign key, and the store that
-    both sides of an outer join share. Nor can a versioned store be asked: the last record of a key in its changelog may
-    be a late one.
+    The others hold what waits: the subscriptions of a join by a foreign key, the store that both sides of an outer join
+    share, and the buffer of ``suppress``. Nor can a versioned store be asked: the last record of a key in its changelog
+    may be a late one.
     """
     return {store: spec.name for store, (_, _, spec) in _asked(pipeline).items()}
 
@@ -209,6 +213,8 @@ def _asked(pipeline: Pipeline) -> dict[str, tuple[Subtopology, Processor, TopicS
         if isinstance(node.operation, VersionedTableSource):
             continue
         spec = None if node.store is None else changelogs.get(pipeline.topology.changelog_topic(node.store))
+        if isinstance(node.operation, SuppressUpdates):
+            continue
         if node.store is not None and spec is not None and spec.is_of_store:
             found[node.store] = (group, node, spec)
     return found
@@ -224,7 +230,7 @@ def _retention_ms(spec: TopicSpec) -> int | None:
 def _window_ms(node: Processor) -> int | None:
     match node.operation:
         case Count(window=TimeWindows() as window) | Aggregate(window=TimeWindows() as window):
-            return None if isinstance(window, CalendarWindows) else window.size_ms
+            return None if isinstance(window, CalendarWindows | CustomWindows) else window.size_ms
         case StateStore(window_ms=window_ms):
             return window_ms
         case StoreForJoin(windows=windows):
@@ -232,11 +238,9 @@ def _window_ms(node: Processor) -> int | None:
     return None
 
 
-def _calendar(node: Processor) -> CalendarWindows | None:
-    match node.operation:
-        case Count(window=CalendarWindows() as window) | Aggregate(window=CalendarWindows() as window):
-            return window
-    return None
+def _calendar(node: Processor) -> CalendarWindows | CustomWindows | None:
+    windows = node.operation.window if isinstance(node.operation, Count | Aggregate) else None
+    return windows if isinstance(windows, CalendarWindows | CustomWindows) else None
 
 
 def calendar_end_ms(windows: CalendarWindows, start_ms: int) -> int:

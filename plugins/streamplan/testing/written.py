@@ -27,6 +27,7 @@ from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import FIELD, KeySerde, Primitive, String, key_serde_of_type
 from streamplan.serdes.serde import Serde, Undecodable
+from streamplan.serdes.suppress_buffer import FORMAT as BUFFERED
 from streamplan.serdes.windowed import Windowed
 from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
 from streamplan.spark.planning.outer_join_state import parse_stored_list
@@ -261,7 +262,7 @@ def _value(frame: RecordFrame, data: bytes | None) -> Any:
         return int.from_bytes(data, "big", signed=True)
     if encoding == WAITING:
         return [_value_of_waiting(value[1:]) for value in parse_stored_list(data)]
-    if encoding in SENT_FORMATS:
+    if encoding in (*SENT_FORMATS, BUFFERED):
         return data
     if encoding == "json" or frame.serde is None:
         return parse_plain(data)

@@ -22,16 +22,20 @@ from streamplan.model.partitioner import partition_for_key
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.windows import (
     CalendarWindows,
+    CustomWindows,
     JoinWindows,
     OnWindowClose,
     SessionWindows,
     SlidingWindows,
     TimeWindows,
+    UntilTimeLimit,
+    UntilWindowCloses,
     Versioned,
 )
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
 from streamplan.serdes.subscriptions import parse_combined_key
+from streamplan.serdes.suppress_buffer import BufferedUpdate
 from streamplan.spark.recount.recount import recount
 from streamplan.spark.state import restore
 
@@ -514,6 +518,67 @@ def test_sliding_windows(tried: Tried) -> None:
     written = [(m.key(), m.value()) for m in tried.read(tried.named("out"))]
     assert written == [(keys[start], big_endian(len(windows[start]))) for start in closed]
     assert_recounted(tried)
+
+
+@restored
+def test_custom_windows_and_suppressed_sessions(tried: Tried) -> None:
+    """A record in no window, a late one, and one at which the function fails. A session is passed when it is over."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    halves = sales.windowed_by(CustomWindows(first_half, size="30 seconds", grace="1 minute"))
+    halves.count(store="halves").to_stream().to(tried.named("halves-out"))
+    sessions = sales.windowed_by(SessionWindows("20 seconds", grace="10 seconds")).count(store="sessions")
+    sessions.suppress(UntilWindowCloses()).to_stream().to(tried.named("out"))
+    tried.create_topics()
+    sold = [("k", sale(f"s{n}", n), second) for n, second in enumerate((0, 10, 40, 25, 70, 61, 200, 20, 230, 666))]
+    for begin, end in ((0, 3), (3, 5), (5, 7), (7, 10)):
+        tried.produce("sales", sold[begin:end])
+        tried.drain()
+    counts: dict[bytes, int] = {}
+    for second in (0, 10, 25, 70, 61, 200):
+        start = EPOCH + second // 60 * MINUTE
+        key = b"k" + start.to_bytes(8, "big") + bytes(4)
+        counts[key] = counts.get(key, 0) + 1
+    changelog = {m.key(): m.value() for m in tried.read(tried.topology.changelog_topic("halves"))}
+    assert changelog == {key: big_endian(count) for key, count in counts.items()}
+    sessions_over = [(0, 10, 2), (25, 40, 2), (61, 70, 2), (200, 200, 1), (230, 230, 1)]
+    passed = [(EPOCH + 1000 * end, EPOCH + 1000 * start, n) for start, end, n in sessions_over]
+    written = [(m.key(), m.value()) for m in tried.read(tried.named("out"))]
+    assert written == [
+        (b"k" + end.to_bytes(8, "big") + start.to_bytes(8, "big"), big_endian(n)) for end, start, n in passed
+    ]
+    assert_recounted(tried)
+
+
+@restored
+def test_updates_of_a_table_are_suppressed_until_a_time_limit(tried: Tried) -> None:
+    """What waits is restored from the buffer's changelog, which has the bytes of the library."""
+    sales = tried.topology.table(tried.named("sales"), value=SALE)
+    sales.suppress(UntilTimeLimit("10 seconds"), name="calm").to_stream().to(tried.named("out"))
+    tried.partition_counts[tried.named("sales")] = 1
+    tried.create_topics()
+    updates = [("a", sale("s0", 0), 0), ("b", sale("s1", 1), 5), ("a", sale("s2", 2), 6), ("c", sale("s3", 3), 10)]
+    updates += [("b", None, 12), ("c", sale("s4", 4), 30), ("d", sale("s5", 5), 31)]
+    for begin, end in ((0, 2), (2, 3), (3, 4), (4, 7)):
+        tried.produce("sales", updates[begin:end])
+        tried.drain()
+    written = [(m.key(), m.value() and json.loads(m.value()), m.timestamp()[1]) for m in tried.read(tried.named("out"))]
+    passed = [(b"a", sale("s2", 2), 6), (b"b", None, 12), (b"c", sale("s4", 4), 30)]
+    assert written == [(key, value, EPOCH + 1000 * second) for key, value, second in passed]
+    changelog = tried.read(tried.topology.changelog_topic("calm-store"))
+    assert {m.key(): m.value() for m in changelog if m.key() != b"d"} == dict.fromkeys((b"a", b"b", b"c"))
+    assert {(name, value) for m in changelog for name, value in m.headers() or ()} == {("v", b"\x03")}
+    waiting = BufferedUpdate.parse(changelog[-1].value() or b"")
+    at = EPOCH + 31_000
+    assert waiting == BufferedUpdate(json.dumps(sale("s5", 5)).encode(), at, at, tried.named("sales"), 0, 6, [])
+    assert_recounted(tried)
+
+
+def first_half(timestamp: int) -> list[tuple[int, int]]:
+    """The first half of each minute."""
+    minute = timestamp // MINUTE * MINUTE
+    if timestamp - minute == 6000:
+        raise ValueError("an unlucky time")
+    return [(minute, minute + MINUTE // 2)] if timestamp < minute + MINUTE // 2 else []
 
 
 def assert_recounted(tried: Tried) -> None:

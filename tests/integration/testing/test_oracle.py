@@ -27,10 +27,11 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, TimeWindows
+from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, SessionWindows, TimeWindows
 from streamplan.serdes.changes import parse_change, written_change
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.subscriptions import Response
+from streamplan.serdes.suppress_buffer import BufferedUpdate
 from streamplan.spark.planning.aggregation import with_windows
 from streamplan.spark.planning.foreign_key_state import OTHER, THIS, ResponderState, SubscriberState
 from streamplan.spark.planning.outer_join_state import OuterJoinState, parse_stored_list
@@ -47,6 +48,7 @@ from tests.support.library_windows import own_windows
 from tests.support.process_task import Arrived, ProcessTask
 from tests.support.soak import seeds, soak
 from tests.support.streams_library import Library, java_with_callbacks, raw
+from tests.support.suppress_task import SuppressTask, Update
 from tests.support.twin_topologies import (
     GAPS_STATE,
     HISTORY_SECONDS,
@@ -157,7 +159,8 @@ class LibraryDriver:
                 deserializer = self._bytes.deserializer()
                 self._outputs[topic] = self._driver.createOutputTopic(topic, deserializer, deserializer)
             records = self._outputs[topic].readRecordsToList()
-            found[topic] = [(raw(r.getKey()), raw(r.getValue()), int(r.timestamp())) for r in records]
+            # What a buffer of suppress has written has no timestamp: the producer gives it that of its clock.
+            found[topic] = [(raw(r.getKey()), raw(r.getValue()), int(r.timestamp() or 0)) for r in records]
         return {topic: without_repeated_deletions(records) for topic, records in found.items() if records}
 
     def close(self) -> None:
@@ -1046,6 +1049,17 @@ def test_a_time_is_in_the_windows_of_the_library(spark: SparkSession, jvm: Any, 
     }
 
 
+def test_a_time_is_in_the_hopping_windows_of_a_subclass_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    windows, chosen = TimeWindows("2 minutes", advance="50 seconds", offset="7 seconds"), random.Random(1)
+    times = [7000, 7001, 57_000, 126_999, 127_000, *(BEGIN + chosen.randrange(10**9) for _ in range(9))]
+    theirs = own_windows(jvm, windows)
+    rows = spark.createDataFrame([(at,) for at in (0, 6999, *times)], "at long")
+    made = with_windows(rows.select("at", F.timestamp_millis("at").alias("time")), windows, "time")
+    starts = made.groupBy("at").agg(F.sort_array(F.collect_list(F.unix_millis("window.start"))))
+    expected = {at: starts_of(theirs, at) for at in times}
+    assert dict(map(tuple, starts.collect())) == expected == {at: [*windows.starts_of(at)] for at in times}
+
+
 def starts_of(windows: Any, at: int) -> list[int]:
     """The starts of the library's windows, in one text: one call of Py4j for each would take long."""
     text = str(windows.windowsFor(at).keySet().toString())
@@ -1150,6 +1164,32 @@ def test_windows_with_an_offset_are_those_of_a_subclass_of_the_library(
         assert compare(spark, jvm, steps, sorted(random_records(seed, steps, 12), key=attrgetter("at"))) > 0
 
 
+CUSTOM = {
+    "custom windows": "stream a; group_by_key; shifts; count; to_stream; window_counts; to counts; "
+    "@1 shifts; aggregate; to_stream; windows; to totals",
+    "hopping windows with an offset": "stream a; group_by_key; later_hops; count; to_stream; window_counts; to counts",
+    "several streams": (COGROUPED % " shifts;").replace("to totals", "windows; to totals"),
+    "by functions": "stream a; group_by_key; shifts; python_aggregate; to_stream; windows; to w",
+    "beside other state": "stream a; group_by_key; shifts; count; to_stream; plain_counts; process; to made",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        (CUSTOM["custom windows"], 1),
+        (CUSTOM["hopping windows with an offset"], 1),
+        *(pytest.param(text, seed, marks=pytest.mark.soak) for text in CUSTOM.values() for seed in range(2, 5)),
+    ],
+)
+def test_custom_windows_are_those_of_a_subclass_of_the_library(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    """With late records, and with nulls as keys and values."""
+    steps = program(text)
+    assert compare(spark, jvm, steps, late_records(seed, steps, 12), settings=UNCACHED) > 5
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(3))
 def test_windows_forget_what_the_grace_has_passed_as_tumbling_windows_do(spark: SparkSession, seed: int) -> None:
@@ -1228,6 +1268,12 @@ def test_the_updates_of_a_micro_batch_have_the_order_of_the_library(
 COGROUPED_SESSIONS = (COGROUPED % " sessions;").replace("to totals", "to_sessions totals")
 
 
+def test_sliding_windows_of_two_streams_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    """With late records, and with nulls as keys and values."""
+    steps = program((COGROUPED % " sliding_windows;").replace("to totals", "windows; to totals"))
+    assert compare(spark, jvm, steps, late_records(3, steps, 10)) > 5
+
+
 def test_sessions_of_two_streams_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
     steps = program(COGROUPED_SESSIONS)
     assert compare(spark, jvm, steps, random_records(3, steps, 12)) > 0
@@ -1268,6 +1314,7 @@ def test_final_results_are_those_of_the_library(spark: SparkSession, jvm: Any) -
     assert compare(spark, jvm, steps, within_a_segment(1)[:10], "w") > 10
 
 
+SUPPRESSED_SESSIONS = "stream a; group_by_key; %s; aggregate; suppress; to_stream; session_values; to w"
 SUPPRESSED = {
     "counted": "stream a; group_by_key; %s; count; suppress; to_stream; window_counts; to w",
     "aggregated": "stream a; group_by_key; %s; aggregate; suppress; to_stream; windows; to w",
@@ -1279,13 +1326,16 @@ SUPPRESSED = {
     ("text", "word", "seed"),
     [
         (SUPPRESSED["counted"], "short_hops", 1),
+        (SUPPRESSED_SESSIONS, "brief_sessions", 1),
         pytest.param(SUPPRESSED["before other state"], "strict_windows", 2, marks=pytest.mark.soak),
         *(
             pytest.param(text, word, seed, marks=pytest.mark.soak)
             for text in SUPPRESSED.values()
-            for word in ("strict_windows", "short_windows", "short_hops", "later_windows", "berlin_days")
+            for word in ("strict_windows", "short_windows", "short_hops", "later_windows", "berlin_days", "shifts")
             for seed in range(3, 8)
         ),
+        pytest.param(SUPPRESSED["counted"], "sliding_windows", 2, marks=pytest.mark.soak),
+        *(pytest.param(SUPPRESSED_SESSIONS, "brief_sessions", seed, marks=pytest.mark.soak) for seed in range(2, 8)),
     ],
 )
 def test_what_is_suppressed_until_a_window_closes_is_passed_as_in_the_library(
@@ -1294,7 +1344,122 @@ def test_what_is_suppressed_until_a_window_closes_is_passed_as_in_the_library(
     """With late records. Its buffer has no changelog here, so the library has none, either."""
     steps = program(text % word)
     records = across_the_changes_of_clocks(seed) if word == "berlin_days" else late_records(seed, steps, 12)
+    if word in SESSIONS:
+        records = within_a_segment(seed)[:10]
     assert compare(spark, jvm, steps, records, "w", settings=UNCACHED) > 5
+
+
+@pytest.mark.parametrize("seed", seeds(1, 200))
+@pytest.mark.parametrize("word", ["brief_sessions", "sliding_windows", *soak(["short_sessions", "short_hops"])])
+def test_suppressed_windows_are_passed_at_the_moments_of_the_library_and_in_its_order(
+    jvm: Any, word: str, seed: int
+) -> None:
+    """Record by record, some of them at the last millisecond of a window. The state alone, without Spark."""
+    if word in SESSIONS:
+        records = edges_of_sessions(seed, SESSIONS[word])
+    elif word == "sliding_windows":
+        records = edges_of_sliding_windows(seed)
+    else:
+        records = late_records(seed, program(FINAL % word), 40)
+    assert compare_states(jvm, word, records, suppressed=True) > 10
+
+
+def updates_of_table(seed: int, count: int) -> list[Piped]:
+    """Updates of few keys, some of them late, and some of them deletions."""
+    chosen, now, records = random.Random(seed), BEGIN, list[Piped]()
+    for number in range(count):
+        now += chosen.choice([0, 0, 1, 1000, 5000, 20_000, 21_000])
+        at = now - chosen.choice([0, 0, 0, 1, 5000, 20_000, 40_000])
+        value = chosen.choices([b'{"n": %d, "s": "x"}' % number, None], [4, 1])[0]
+        records.append(Piped("t", chosen.choice(KEYS[:3]), value, at))
+    return records
+
+
+@pytest.mark.parametrize("seed", seeds(2, 200))
+@pytest.mark.parametrize(("word", "most"), [("suppress_for", None), ("suppress_two", 2)])
+def test_the_buffer_of_suppress_has_the_bytes_and_the_moments_of_the_library(
+    jvm: Any, word: str, most: int | None, seed: int
+) -> None:
+    """Update by update, with the order of all that one lets pass. The state alone, without Spark."""
+    library = LibraryDriver(jvm, program(f"unstored_table t; {word}; to_stream; to out"), UNCACHED)
+    task, passed = SuppressTask(20_000, most, VALUE), 0
+    try:
+        for offset, record in enumerate(updates_of_table(seed, 60)):
+            library.pipe(record)
+            its = library.raw_outputs()
+            task.changelog.clear()
+            mine = task.process([Update(str(record.key), record.at, record.value, offset)])
+            written = [(key, value and json.loads(value), at) for key, value, at in its.get("out", [])]
+            assert [(each.key.encode(), each.value and dict(each.value), each.at) for each in mine] == written, record
+            changelogs = [rows for topic, rows in its.items() if "-KTABLE-SUPPRESS-" in topic]
+            stored = {key: value for key, value, _ in chain.from_iterable(changelogs)}
+            assert buffered(task.changelog) == buffered(stored), record
+            passed += len(mine)
+    finally:
+        library.close()
+    assert passed > 10
+
+
+def buffered(changelog: Mapping[Any, bytes | None]) -> dict[Any, bytes | None]:
+    """A changelog of the buffer without the values that the table had before, which ours does not have."""
+    return {key: value and BufferedUpdate.parse(value).as_bytes() for key, value in changelog.items()}
+
+
+TIME_LIMITED = {
+    "of a table": "unstored_table a; suppress_for; to_stream; to out",
+    "of a table with a store, and at most two": "table a; suppress_two; to_stream; filter; to out",
+    "of a count": "stream a; group_by_key; count; suppress_for; to_stream; counts; to out",
+    "of a reduced stream, beside a join": "stream a; group_by_key; greatest; suppress_for; to_stream; to out; "
+    "table t; @0 left_join 5; to joined",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        (TIME_LIMITED["of a table"], 1),
+        (TIME_LIMITED["of a count"], 1),
+        *(pytest.param(text, seed, marks=pytest.mark.soak) for text in TIME_LIMITED.values() for seed in range(2, 5)),
+    ],
+)
+def test_what_is_suppressed_until_a_time_limit_is_passed_as_in_the_library(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    """The changelog of the library's buffer has the times of the clock. The test above compares its bytes."""
+    steps, written = program(text), 0
+    topics = ["out", *(["joined"] if "joined" in text else [])]
+    with both(spark, jvm, steps, UNCACHED) as (driver, library):
+        for record in updates_of_table(seed, 14):
+            pipe(driver, record._replace(topic="a"))
+            library.pipe(record._replace(topic="a"))
+            mine, its = our_outputs(driver, topics), library.raw_outputs()
+            passed = {
+                topic: [(key, value_of(value), at) for key, value, at in its[topic]] for topic in topics if topic in its
+            }
+            assert mine == passed, record
+            written += sum(map(len, mine.values()))
+    assert written > 3
+
+
+def edges_of_sessions(seed: int, sessions: SessionWindows) -> list[Piped]:
+    """Records at the very time at which a session takes no more, and a millisecond before and behind it."""
+    chosen, now, records = random.Random(seed), 0, list[Piped]()
+    for _ in range(60):
+        at = now - chosen.choice([0, 0, 0, sessions.retention_ms - 1, sessions.retention_ms, sessions.retention_ms + 1])
+        records.append(Piped("a", chosen.choice(["k", "l", "km"]), b"{}", BEGIN + max(0, at)))
+        now += chosen.choice([0, 1, 500, 1000, sessions.inactivity_gap_ms, sessions.retention_ms])
+    return records
+
+
+def edges_of_sliding_windows(seed: int) -> list[Piped]:
+    """Records at the very time at which the grace is over, and a millisecond before and behind it."""
+    grace = WINDOWS["sliding_windows"].grace_ms
+    chosen, now, records = random.Random(seed), BEGIN, list[Piped]()
+    for _ in range(60):
+        late = chosen.choice([0, 0, grace - 1, grace, grace + 1])
+        records.append(Piped("a", chosen.choice("kkl"), b"{}", now - late))
+        now += chosen.choice([0, 0, 1, 500, grace, 31_000])
+    return records
 
 
 @pytest.mark.soak
@@ -1369,14 +1534,15 @@ def test_sliding_windows_are_those_of_the_library(spark: SparkSession, jvm: Any,
     assert compare(spark, jvm, steps, late_records(seed, steps, 12)) > 10
 
 
-def compare_states(jvm: Any, word: str, records: Sequence[Piped], *, final: bool = True) -> int:
+def compare_states(
+    jvm: Any, word: str, records: Sequence[Piped], *, final: bool = True, suppressed: bool = False
+) -> int:
     """Compare the changes of the store, and the results that are passed, with those of the library."""
     counted = "session_counts" if word in SESSIONS else "window_counts"
-    task = WindowTask((WINDOWS | SESSIONS)[word], final=final)
-    on_close = "on_close; " if final else ""
-    library = LibraryDriver(
-        jvm, program(f"stream a; group_by_key; {word}; {on_close}count; to_stream; {counted}; to w")
-    )
+    task = WindowTask((WINDOWS | SESSIONS)[word], final=final, suppressed=suppressed)
+    count = "count; suppress" if suppressed else "on_close; count" if final else "count"
+    steps = program(f"stream a; group_by_key; {word}; {count}; to_stream; {counted}; to w")
+    library = LibraryDriver(jvm, steps, UNCACHED if suppressed else None)
     passed = 0
     try:
         for record in records:

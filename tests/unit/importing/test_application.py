@@ -452,6 +452,20 @@ def test_what_is_suppressed_is_an_aggregate_of_windows(name: str) -> None:
     assert "windowed_by(TimeWindows(" in imported.text
 
 
+def test_a_table_without_windows_is_suppressed_until_a_time_limit() -> None:
+    imported = import_application("my-app", SUPPRESSED, Facts(stores={"counts": frozenset({COUNT})}))
+    assert imported.is_verified, imported.differences
+    assert "windowed_by" not in imported.text
+    assert '.suppress(UntilTimeLimit("TODO: the time limit of KTABLE-SUPPRESS-0000000002, ' in imported.text
+
+
+def test_sessions_that_are_suppressed_are_told_by_their_changelog() -> None:
+    imported = import_application("my-app", SUPPRESSED, Facts(stores={"counts": frozenset({SESSIONS, COUNT})}))
+    assert imported.is_verified, imported.differences
+    assert "windowed_by(SessionWindows(" in imported.text
+    assert ".suppress(UntilWindowCloses())" in imported.text
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_text_is_given_the_answer_is_a_declaration_or_a_refusal(seed: int) -> None:
     """Descriptions with lines, names, words and stores lost, exchanged and doubled."""

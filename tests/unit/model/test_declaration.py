@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from streamplan.errors import Refused
+from streamplan.model.checkpoint_identity import store_content
 from streamplan.model.column_lineage import Column, column_lineage
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.kstream import KGroupedStream, KStream, KTable
@@ -25,7 +26,15 @@ from streamplan.model.processor_topology import Processor
 from streamplan.model.stages import stages_of
 from streamplan.model.topics import CHANGELOG_CONFIGS
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows, UntilWindowCloses
+from streamplan.model.windows import (
+    CustomWindows,
+    JoinWindows,
+    OnWindowClose,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UntilWindowCloses,
+)
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
 
@@ -398,19 +407,60 @@ def test_the_buffer_of_suppress_has_no_changelog(topology: Topology, grouped: KG
     assert subtopology.stores == ("counts",)
 
 
-@pytest.mark.parametrize(
-    ("windows", "fault"),
-    [
-        (None, "suppress: the table has no windows"),
-        (SessionWindows("5 minutes"), "suppress: of sessions"),
-    ],
-)
-def test_what_cannot_be_suppressed(
-    topology: Topology, grouped: KGroupedStream, windows: SessionWindows | None, fault: str
+@pytest.mark.parametrize("windows", [SessionWindows("5 minutes"), SlidingWindows("5 minutes")])
+def test_sessions_and_sliding_windows_may_be_suppressed(
+    topology: Topology, grouped: KGroupedStream, windows: TimeWindows | SessionWindows
 ) -> None:
-    counted = grouped.count() if windows is None else grouped.windowed_by(windows).count()
-    counted.suppress(UntilWindowCloses()).to_stream().to("final")
-    assert only(topology).message == fault
+    grouped.windowed_by(windows).count(store="counts").suppress(UntilWindowCloses()).to_stream().to("final")
+    assert topology.faults == ()
+    assert topology.subtopologies[1].stores == ("counts",)
+
+
+def test_a_store_holds_the_same_whether_its_windows_are_suppressed(topology: Topology, grouped: KGroupedStream) -> None:
+    windowed = grouped.windowed_by(SessionWindows("5 minutes"))
+    windowed.count(store="suppressed").suppress(UntilWindowCloses()).to_stream().to("final")
+    windowed.count(store="updates").to_stream().to("updates")
+    suppressed, updates = (
+        store_content(subtopology, node)
+        for subtopology in topology.subtopologies
+        for node in subtopology.processors
+        if node.writes_store
+    )
+    assert suppressed.replace("'suppressed'", "'updates'") == updates
+
+
+def test_custom_windows_have_the_names_the_store_and_the_retention_of_time_windows(
+    topology: Topology, grouped: KGroupedStream
+) -> None:
+    windows = CustomWindows(lambda at: [(at, at + 5)], size="1 hour", grace="5 minutes")
+    grouped.windowed_by(windows).count(store="counts").to_stream().to("out")
+    assert topology.faults == ()
+    (_, subtopology) = topology.subtopologies
+    (node,) = (node for node in subtopology.processors if node.writes_store)
+    told = "Count(store='counts', window=CustomWindows(size='1 hour', grace='5 minutes'))"
+    assert store_content(subtopology, node) == told
+    assert windows.retention_ms == 65 * 60_000
+
+
+def test_a_table_without_windows_cannot_be_suppressed(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.count().suppress(UntilWindowCloses()).to_stream().to("final")
+    assert only(topology).message == "suppress: the table has no windows"
+
+
+def test_another_table_of_windows_than_their_aggregate_cannot_be_suppressed(
+    topology: Topology, grouped: KGroupedStream
+) -> None:
+    counts = grouped.windowed_by(TimeWindows("1 minute")).count()
+    counts.filter("count > 1").suppress(UntilWindowCloses()).to_stream().to("final")
+    assert only(topology).message == "suppress: of another table than an aggregate of windows of one stream"
+
+
+def test_functions_of_several_streams_do_not_aggregate_sliding_windows(
+    topology: Topology, grouped: KGroupedStream
+) -> None:
+    cogrouped = grouped.cogroup(lambda key, value, total: total)
+    cogrouped.windowed_by(SlidingWindows("5 minutes")).aggregate(dict, schema="total double")
+    assert only(topology).message == "windowed_by: Python functions do not aggregate sliding windows"
 
 
 def test_a_table_of_final_results_is_not_suppressed_again(topology: Topology, grouped: KGroupedStream) -> None:

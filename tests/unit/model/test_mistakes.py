@@ -230,7 +230,7 @@ grouped.windowed_by(TimeWindows("1 minute")).suppress()
 → 1: 'WindowedKStream' object has no attribute 'suppress'. Write it behind an aggregate: count().suppress(…)
 
 grouped.count().suppress("until window closes")
-→ 1: suppress: suppressed is the text 'until window closes'; it takes a UntilWindowCloses. For example windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")
+→ 1: suppress: suppressed is the text 'until window closes'; it takes a UntilWindowCloses or a UntilTimeLimit. For example windowed.count(store="per-minute").suppress(UntilWindowCloses()).to_stream().to("final")
 
 # Words of Quix Streams
 
@@ -428,8 +428,17 @@ grouped.windowed_by(TimeWindows("5 minuts"))
 grouped.windowed_by(TimeWindows("5m"))
 → 1: windowed_by: size: '5m' is not a duration; write '5 minutes'. For example TimeWindows('1 minute')
 
-grouped.windowed_by(TimeWindows("1 hour", advance="15 minutes", offset="5 minutes"))
-→ 1: windowed_by: windows with an advance have an offset. Leave one of them out
+grouped.windowed_by(TimeWindows("1 hour", advance="15 minutes", offset="20 minutes"))
+→ 1: windowed_by: offset: '20 minutes' is not above 0 and below the advance, '15 minutes'. For example TimeWindows('1 hour', offset='15 minutes')
+
+grouped.windowed_by(CustomWindows(lambda: [], size="1 hour"))
+→ 1: windowed_by: orders.<lambda> takes (), and is called with the time in ms. Write a function that takes a time
+
+grouped.windowed_by(CustomWindows("1 hour", size="1 hour"))
+→ 1: CustomWindows: function is the text '1 hour'; it takes a function. Write a function
+
+grouped.windowed_by(CustomWindows(lambda at: [(at, at + 1)], size="1 houur"))
+→ 1: windowed_by: size: '1 houur' is not a duration; write '1 hour'. For example CustomWindows(shifts, size='8 hours', grace='1 hour')
 
 grouped.windowed_by(TimeWindows("1 hour", offset="1 hour"))
 → 1: windowed_by: offset: '1 hour' is not above 0 and below the size, '1 hour'. For example TimeWindows('1 hour', offset='15 minutes')
@@ -449,8 +458,8 @@ grouped.windowed_by(CalendarWindows("1 day"))
 grouped.windowed_by(SlidingWindows("5 minuts"))
 → 1: windowed_by: time_difference: '5 minuts' is not a duration; write '5 minutes'. For example SlidingWindows('5 minutes', grace='1 minute')
 
-grouped.windowed_by(SlidingWindows("5 minutes")).count().suppress(UntilWindowCloses())
-→ 1: suppress: of sliding windows. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
+grouped.windowed_by(SlidingWindows("5 minutes")).count().filter("count > 1").suppress(UntilWindowCloses())
+→ 1: suppress: of another table than an aggregate of windows of one stream. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
 
 grouped.windowed_by(SlidingWindows("5 minutes")).reduce(lambda old, new: new)
 → 1: windowed_by: Python functions do not aggregate sliding windows. Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows

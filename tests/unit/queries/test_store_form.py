@@ -8,6 +8,7 @@ import pytest
 from streamplan import (
     Bytes,
     CalendarWindows,
+    CustomWindows,
     Integer,
     JoinWindows,
     Json,
@@ -76,6 +77,8 @@ def test_the_time_of_a_window_is_what_was_declared() -> None:
     [
         (SlidingWindows("5 minutes"), "2026-03-01T12:00:00.001", "2026-03-01T12:05:00.001"),
         (TimeWindows("1 hour", offset="15 minutes"), "2026-03-01T12:15:00", "2026-03-01T13:15:00"),
+        (CustomWindows(lambda at: [(at, at + 1000)], size="1 hour"), "2026-03-01T12:15:00", "2026-03-01T12:15:01"),
+        (CustomWindows(lambda at: (), size="1 hour"), "2026-03-01T12:15:00", "2026-03-01T13:15:00"),
         (CalendarWindows("1 day", time_zone="Europe/Berlin"), "2026-03-28T23:00:00", "2026-03-29T22:00:00"),
         (CalendarWindows("1 day", time_zone="Europe/Berlin"), "2026-10-24T22:00:00", "2026-10-25T23:00:00"),
         (CalendarWindows("1 day", "Europe/Berlin", offset="6 hours"), "2026-03-28T05:00:00", "2026-03-29T04:00:00"),

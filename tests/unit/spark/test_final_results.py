@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
+from functools import partial
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import Row
-from streamplan.model.windows import CalendarWindows, SessionWindows, SlidingWindows, TimeWindows
+from streamplan.model.windows import CalendarWindows, CustomWindows, SessionWindows, SlidingWindows, TimeWindows
 
+from tests.support.library_windows import shifts
 from tests.support.window_task import WindowTask
 
 SECOND = 1000
@@ -48,8 +51,10 @@ def account_of_windows(records: Sequence[tuple[str, int]], windows: TimeWindows)
     return passed
 
 
-def account_of_sessions(records: Sequence[tuple[str, int]], windows: SessionWindows) -> list[Result]:
-    """A session that is on the edge, and so takes nothing more, stands in ``edge`` until it is passed."""
+def account_of_sessions(
+    records: Sequence[tuple[str, int]], windows: SessionWindows, *, suppressed: bool = False
+) -> list[Result]:
+    """A session that is on the edge takes nothing more, and is there until it is passed. ``suppress`` passes it."""
     gap, retention = windows.inactivity_gap_ms, windows.retention_ms
     held: list[tuple[int, int, str, int]] = []  # end, start, key, count
     passed: list[Result] = []
@@ -63,7 +68,7 @@ def account_of_sessions(records: Sequence[tuple[str, int]], windows: SessionWind
             held = [one for one in held if one not in met]
             held.append((end, start, key, 1 + sum(one[3] for one in met)))
         for one in sorted(held):
-            if one[0] < newest - retention:
+            if one[0] < newest - retention + suppressed:
                 held.remove(one)
                 passed.append((one[2], one[1], one[0], one[0], one[3]))
     return passed
@@ -106,6 +111,30 @@ def test_each_window_is_passed_once_however_often_the_state_is_restored(windows:
         assert sorted(passed) == sorted(expected), seed
         assert passed == expected, seed
         assert passed
+
+
+def test_each_suppressed_session_is_passed_once_however_often_the_state_is_restored() -> None:
+    """With sessions that end so long before the newest record that they take nothing more, and are not closed yet."""
+    differs = False
+    for seed in range(150):
+        records, chosen = drawn(seed), random.Random(-seed)
+        expected = account_of_sessions(records, SESSIONS, suppressed=True)
+        differs |= expected != account_of_sessions(records, SESSIONS)
+        task, passed, changelog = WindowTask(SESSIONS, suppressed=True), list[Result](), dict[Any, Row]()
+        while records:
+            taken = chosen.choice([1, 1, 2, 7, 30])
+            rows = task.process(records[:taken])
+            records = records[taken:]
+            passed += results_of(rows)
+            for row in rows:
+                if row.place is None:
+                    changelog.pop((row.key, row.start, row.end), None)
+                    if not row.deleted:
+                        changelog[row.key, row.start, row.end] = row
+            if chosen.random() < 0.3:
+                task = WindowTask(SESSIONS, changelog.values(), suppressed=True)
+        assert sorted(passed) == sorted(expected), seed
+    assert differs
 
 
 @pytest.mark.parametrize("windows", [TUMBLING, HOPPING, SESSIONS], ids=["tumbling", "hopping", "sessions"])
@@ -194,6 +223,57 @@ def test_a_day_closes_at_the_midnight_of_its_zone_also_where_it_has_23_or_25_hou
     assert lengths == {23, 24, 25}
 
 
+def test_custom_windows_are_restored_with_the_ends_that_their_function_tells() -> None:
+    """Windows that overlap, and between which are times without a window: a record of such a time closes none."""
+
+    def beginnings(at: int) -> list[tuple[int, int]]:
+        return [(start, min(end, start + 35_000)) for start, end in shifts(at) if at < start + 35_000]
+
+    windows = CustomWindows(beginnings, size="40 seconds", grace="5 seconds")
+    for seed in range(100):
+        records, chosen, held, newest = drawn(seed), random.Random(-seed), dict[tuple[int, int, str], list[int]](), -1
+        expected = []
+        for key, at in records:
+            newest = max(newest, at) if beginnings(at) else newest
+            for start, end in beginnings(at):
+                if end > newest - windows.grace_ms:
+                    held.setdefault((end, start, key), []).append(at)
+            for place in sorted(held):
+                if place[0] <= newest - windows.grace_ms:
+                    times = held.pop(place)
+                    expected.append((place[2], place[1], place[0], max(times), len(times)))
+        task, passed, changelog = WindowTask(windows), list[Result](), dict[Any, Row]()
+        while records:
+            taken = chosen.choice([1, 1, 2, 7])
+            rows = task.process(records[:taken])
+            records = records[taken:]
+            passed += results_of(rows)
+            changelog |= {(row.key, row.start): row for row in rows if row.place is None}
+            if chosen.random() < 0.3:
+                task = WindowTask(windows, [Row(**row.asDict() | {"end": 0}) for row in changelog.values()])
+        assert passed == expected, seed
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        ([1], "returned 1, and not the start and the end of a window in ms"),
+        ([(0, 1.5)], "returned (0, 1.5), and not the start and the end of a window in ms"),
+        ([(5, 5)], "returned a window from 5 to 5, in which 9 does not lie"),
+        ([(-5, 15)], "returned a window from -5 to 15, in which 9 does not lie"),
+        ([(0, 15), (0, 16)], "returned two windows that begin at 0"),
+        (None, "'NoneType' object is not iterable"),
+    ],
+)
+def test_a_record_is_rejected_where_the_function_of_its_windows_fails(returned: Any, reason: str) -> None:
+    """The time does not go on with it."""
+    windows = CustomWindows(lambda at: returned if at == 9 else [(0, 10)], size="10 milliseconds", grace="0 seconds")
+    task = WindowTask(windows)
+    rows = task.process([("k", 1), ("k", 9)])
+    assert [row.reason.endswith(reason) for row in rows if "reason" in row] == [True]
+    assert [row.parts["p0"] for row in rows if "reason" not in row] == [1]
+
+
 SLIDING = SlidingWindows("10 seconds", grace="1 hour")
 
 
@@ -275,17 +355,23 @@ def test_the_state_keeps_nothing_of_what_is_closed() -> None:
 
 
 @pytest.mark.parametrize("windows", [TUMBLING, HOPPING, SESSIONS])
+@pytest.mark.parametrize("suppressed", [False, True], ids=["emitted", "suppressed"])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_result_has_the_place_of_the_record_that_has_closed_its_window(
-    windows: TimeWindows | SessionWindows, seed: int
+    windows: TimeWindows | SessionWindows, suppressed: bool, seed: int
 ) -> None:
     """Whatever micro-batches the records come in."""
     records, expected = drawn(seed), list[tuple[Result, int]]()
-    account = account_of_sessions if isinstance(windows, SessionWindows) else account_of_windows
+    of_sessions = partial(account_of_sessions, suppressed=suppressed)
+    account = of_sessions if isinstance(windows, SessionWindows) else account_of_windows
     for number in range(len(records)):
         passed = account(records[: number + 1], windows)  # type: ignore[arg-type]
         expected += [(result, number) for result in passed[len(expected) :]]
-    chosen, task, found = random.Random(seed), WindowTask(windows, by_record=True), list[tuple[Result, int]]()
+    chosen, task, found = (
+        random.Random(seed),
+        WindowTask(windows, by_record=True, suppressed=suppressed),
+        list[tuple[Result, int]](),
+    )
     while records:
         size = chosen.randint(1, 20)
         rows = task.process(records[:size])

@@ -9,6 +9,7 @@ from streamplan.model.operations import (
     SETS_KEY,
     Aggregate,
     AggregateWindowsFunction,
+    CogroupSide,
     Count,
     FinalAggregate,
     FinalCount,
@@ -68,7 +69,7 @@ class AggregateStage(AggregatingStage):
 
 def goes_by_task(node: Processor) -> bool:
     """Return whether an aggregate goes by the time of its stream task, whatever else its sub-topology has."""
-    goes = (has_sessions, has_sliding_windows, passes_final_results, has_functions)
+    goes = (has_sessions, has_sliding_windows, has_custom_windows, passes_final_results, has_functions)
     return any(each(node) for each in goes)
 
 
@@ -84,10 +85,21 @@ def has_sessions(node: Processor) -> bool:
 
 def has_sliding_windows(node: Processor) -> bool:
     """Return whether the records decide where the windows of an aggregate begin."""
-    windows = node.operation.window if isinstance(node.operation, Count | Aggregate) else None
+    windows = node.operation.window if isinstance(node.operation, Count | Aggregate | CogroupSide) else None
     return isinstance(windows, TimeWindows) and windows.slides
+
+
+def has_custom_windows(node: Processor) -> bool:
+    """Return whether a Python function tells the windows of an aggregate."""
+    windows = node.operation.window if isinstance(node.operation, Count | Aggregate | CogroupSide) else None
+    return isinstance(windows, TimeWindows) and windows.are_of_function
 
 
 def passes_final_results(node: Processor) -> bool:
     """Return whether an aggregate passes the result of each window once, when the window closes."""
     return isinstance(node.operation, FinalCount | FinalAggregate)
+
+
+def has_suppressed_results(node: Processor) -> bool:
+    """Return whether the final results of an aggregate are those of ``suppress``."""
+    return isinstance(node.operation, FinalCount | FinalAggregate) and node.operation.suppressed

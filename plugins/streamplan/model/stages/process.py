@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from streamplan.model.operations import (
     Process,
+    SuppressUpdates,
 )
 from streamplan.model.processor_topology import Node, Processor, Subtopology
 from streamplan.model.stages.stage import Stage, any_of
@@ -42,9 +43,14 @@ class ProcessStage(Stage):
     @property
     def judged_by_time(self) -> Mapping[str, str]:
         """See :attr:`Stage.judged_by_time`."""
+        if isinstance(self.operation, SuppressUpdates):
+            return {self.nodes[0].name: "which updates were passed"}
         if self.operation.timer is not None:
             return {self.nodes[0].name: "which timers have fired"}
         return {self.nodes[0].name: "which values are over"} if self.operation.ttl else {}
+
+    def _operation_of(self, node: Processor) -> str:
+        return "suppress" if isinstance(node.operation, SuppressUpdates) else super()._operation_of(node)
 
     def depends_on_arrival(self, nodes: Collection[Node]) -> str:
         """See :meth:`Stage.depends_on_arrival`."""

@@ -16,6 +16,7 @@ from streamplan.model.processor_topology import Node, Processor, Subtopology
 from streamplan.model.stages.aggregate import (
     AggregatingStage,
     goes_by_task,
+    has_custom_windows,
     has_functions,
     has_sessions,
     has_sliding_windows,
@@ -28,7 +29,8 @@ from streamplan.model.stages.stage import any_of
 class WindowStage(AggregatingStage):
     """An aggregate of windows by the time of the stream task.
 
-    It is one of sessions, of sliding windows, of final results, or by Python functions.
+    It is one of sessions, of sliding windows, of windows that a Python function tells, of final results, or by Python
+    functions.
     """
 
     has_one_node: ClassVar[bool] = True
@@ -56,9 +58,14 @@ class WindowStage(AggregatingStage):
         return any(map(has_functions, self.nodes))
 
     @property
+    def calls_functions(self) -> bool:
+        """Whether Python functions aggregate, or tell the windows."""
+        return self.has_functions or any(map(has_custom_windows, self.nodes))
+
+    @property
     def recounts_in_state(self) -> bool:
         """See :attr:`Stage.recounts_in_state`. The functions are called again."""
-        return self.has_functions
+        return self.calls_functions
 
     @property
     def has_windows(self) -> bool:

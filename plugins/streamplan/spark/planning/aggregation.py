@@ -398,8 +398,10 @@ def with_windows(rows: DataFrame, windows: TimeWindows, time: str) -> DataFrame:
     if windows.advance is None:
         return rows.withColumn("window", F.window(time, f"{windows.size_ms} milliseconds"))
     advance = F.lit(windows.advance_ms).cast("bigint")
-    earliest = F.greatest(F.lit(0).cast("bigint"), at - F.lit(windows.size_ms) + advance)
-    starts = F.sequence(earliest - earliest % advance, at, advance)
+    offset = F.lit(windows.offset_ms).cast("bigint")
+    earliest = F.greatest(F.lit(0).cast("bigint"), at - F.lit(windows.size_ms) + advance - offset)
+    first = offset + earliest - earliest % advance
+    starts = F.when(first <= at, F.sequence(first, F.greatest(first, at), advance))
     start = F.col("_start")
     rows = rows.withColumn("_start", F.explode(starts))
     return rows.select("*", _window_of(windows, start, start + F.lit(windows.size_ms))).drop("_start")

@@ -48,6 +48,7 @@ from streamplan.model.operations import (
     SeveralTopics,
     Split,
     Suppress,
+    SuppressUpdates,
     TableFilter,
     TableJoinSide,
     TableMapValues,
@@ -61,7 +62,9 @@ from streamplan.model.stages import stage_of
 from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.internal import unreadable_expression
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
+from streamplan.serdes.suppress_buffer import VERSION_HEADER
 from streamplan.spark.global_tables import ReadTable
+from streamplan.spark.headers import headers_as_text
 from streamplan.spark.planning.compiled_plan import is_deterministic
 from streamplan.spark.planning.each_expression import judge_each
 from streamplan.spark.planning.extracted_timestamps import with_timestamps
@@ -253,7 +256,7 @@ class OperatorPlanner:
     def write_changelog(self, node: Processor, frame: RecordFrame) -> None:
         """Write a store's updates into the partition of the task. A window stands in the bytes after the key.
 
-        As in Kafka Streams, they have no headers.
+        As in Kafka Streams, they have no headers, except those of the buffer of ``suppress``.
         """
         key = frame.key
         if frame.is_of_sessions:
@@ -264,7 +267,9 @@ class OperatorPlanner:
             if frame.keeps_duplicates:
                 number = F.substring(big_endian(F.col("record.sequence_number")), -SEQUENCE_NUMBER_BYTES, 4)
             key = F.concat(key, big_endian(start), number)  # WindowKeySchema
-        frame = frame.with_record(F.col("record").withField("headers", F.lit(None).cast(HEADERS)))
+        buffers = isinstance(node.operation, SuppressUpdates)
+        headers = F.lit(headers_as_text([VERSION_HEADER]) if buffers else None).cast(HEADERS)
+        frame = frame.with_record(F.col("record").withField("headers", headers))
         self.written[self._outputs[node.name]] = frame
         self.write(output_rows(frame, self._outputs[node.name], key, F.col("record.value")))
 

@@ -19,8 +19,10 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 from streamplan.model.functions import STOP
 from streamplan.model.operations import (
     AggregateFunction,
+    Operation,
     Process,
     ReduceFunction,
+    SuppressUpdates,
     TableAggregate,
     TableCount,
     TableReduce,
@@ -28,12 +30,14 @@ from streamplan.model.operations import (
 from streamplan.model.processor_topology import Processor
 from streamplan.serdes.field_types import FieldType, parse_type
 from streamplan.serdes.internal import repartition_serde
+from streamplan.serdes.suppress_buffer import FORMAT as BUFFERED
 from streamplan.spark.planning.aggregation import stored_record
 from streamplan.spark.planning.field_types import as_state, from_state, state_name
 from streamplan.spark.planning.function_fold import fields_of_reducer
 from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.process_state import AggregateFunctionState, ProcessState, RestoredProcessState
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.suppress_state import RestoredSuppressState, SuppressState
 from streamplan.spark.planning.table_aggregate_state import TableAggregateState
 from streamplan.spark.planning.task_state import record_in_state, record_of_state
 
@@ -53,7 +57,8 @@ def resolve_operation(node: Processor, records: RecordFrame) -> Process:
     """
     operation = node.operation
     assert isinstance(operation, Process), f"{node.name} calls no class"
-    if not isinstance(operation, ReduceFunction | TableReduce) or isinstance(operation, TableAggregate):
+    takes_fields = ReduceFunction | TableReduce | SuppressUpdates
+    if not isinstance(operation, takes_fields) or isinstance(operation, TableAggregate):
         return operation
     fields = fields_of_reducer(records)
     return replace(operation, state=fields, fields=fields)
@@ -91,11 +96,13 @@ def process_records(
     if read:
         rows = reduce(DataFrame.unionByName, (_times(frame, rows.schema) for frame in read), _with_times(rows))
     operation = resolve_operation(node, records)
-    of_task = ProcessState
+    of_task: type[ProcessState] = ProcessState
     if isinstance(operation, TableReduce):
         of_task = TableAggregateState
     elif isinstance(operation, ReduceFunction | AggregateFunction):
         of_task = AggregateFunctionState
+    elif isinstance(operation, SuppressUpdates):
+        of_task = SuppressState
     state = of_task(operation, records.schema, records.key_serde, sweeps=sweeps, by_task=bool(read))
     return _transformed(rows, state, operation, of_record)
 
@@ -111,7 +118,8 @@ def restore_process(node: Processor, records: RecordFrame, stored: DataFrame) ->
     rows = stored.select("partition", F.unix_millis("timestamp").alias("at"), "key", "value")
     operation = resolve_operation(node, records)
     serde = repartition_serde({name: parse_type(of_field) for name, of_field in operation.state})
-    state = RestoredProcessState(operation, serde, records.key_serde, sweeps=False)
+    of_task = RestoredSuppressState if isinstance(operation, SuppressUpdates) else RestoredProcessState
+    state = of_task(operation, serde, records.key_serde, sweeps=False)
     # It passes no record. Other state of the sub-topology that is restored behind it asks for the type.
     of_record = records.data.select(record_in_state(records).alias("record")).schema["record"].dataType
     return _transformed(rows, state, operation, of_record)
@@ -132,7 +140,7 @@ def stored_changes(node: Processor, batch: DataFrame, records: RecordFrame) -> R
         value_is_raw=True,
         no_rejects=True,
         key_not_null=True,
-        format="count" if isinstance(node.operation, TableCount) else "json",
+        format=_format_of(node.operation),
         key_serde=records.key_serde,
     )
 
@@ -169,6 +177,13 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
         serde=None,
         format="count" if counts else None,
     )
+
+
+def _format_of(operation: Operation) -> str:
+    """The encoding of what a store holds."""
+    if isinstance(operation, SuppressUpdates):
+        return BUFFERED
+    return "count" if isinstance(operation, TableCount) else "json"
 
 
 def _with_times(rows: DataFrame) -> DataFrame:

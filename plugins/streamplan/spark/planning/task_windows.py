@@ -49,7 +49,12 @@ from streamplan.model.operations import (
     Reduce,
 )
 from streamplan.model.processor_topology import Processor
-from streamplan.model.stages.aggregate import has_functions, has_sliding_windows
+from streamplan.model.stages.aggregate import (
+    has_custom_windows,
+    has_functions,
+    has_sliding_windows,
+    has_suppressed_results,
+)
 from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows, TimeWindows
 from streamplan.spark.planning.aggregation import (
     CLOSED_BY,
@@ -111,7 +116,8 @@ def aggregate_windows(
         For final results there is a row for each window that closes, too. ``place`` is its place among those of its
         stream task, and its ``timestamp`` is that of the result. In the other rows ``place`` is null.
 
-        Where Python functions aggregate, a row with a ``reason`` is a ``record`` for which one of them has failed.
+        Where Python functions aggregate, or tell the windows, a row with a ``reason`` is a ``record`` for which one of
+        them has failed.
 
     Raises:
         Refused: A function orders values of a type that has no order here, or a store cannot hold the values of the
@@ -121,9 +127,10 @@ def aggregate_windows(
     parts, windows = _Parts.of(node, records), _windows(node)
     at = F.unix_millis("record.timestamp")
     start, end = at, at
-    if isinstance(windows, TimeWindows) and not windows.begin_at_multiples:
+    if isinstance(windows, TimeWindows) and not (windows.begin_at_multiples or windows.are_of_function):
         start, end = window_bounds(windows, at)
-    whole = [record_in_state(records).alias("record")] if has_functions(node) else []
+    may_fail = has_functions(node) or has_custom_windows(node)
+    whole = [record_in_state(records).alias("record")] if may_fail else []
     rows = records.data.select(
         F.col("record.partition").alias("partition"),
         record_place().alias("place"),
@@ -378,13 +385,22 @@ def _aggregated(
     folding: Merging | FunctionFold = Merging(tuple(function for function, _ in parts.functions), tuple(parts.types))
     if isinstance(node.operation, AggregateWindowsFunction):
         folding = FunctionFold(_functions(node.operation), records.schema, records.key_serde, keeps_times=final)
+    if has_functions(node) or has_custom_windows(node):
         of_record = rows.schema["record"].dataType if restored is None else StringType()
         rejected = [StructField("record", of_record), StructField("reason", StringType())]
     if windows is None:
         processor: WindowAggregate = TotalAggregate(folding, of_parts, restored=restored, passes_each=passes_each)
     else:
         of_task = FinalResults if final else WindowAggregate
-        processor = of_task(windows, folding, of_parts, restored=restored, by_record=bool(closed_by), times=times)
+        processor = of_task(
+            windows,
+            folding,
+            of_parts,
+            restored=restored,
+            by_record=bool(closed_by),
+            suppressed=has_suppressed_results(node),
+            times=times,
+        )
     changed = rows.groupBy("partition").transformWithState(
         processor, StructType([*fields, *closed_by, *rejected]), "Update", "none"
     )

@@ -28,11 +28,15 @@ def window_bounds(windows: TimeWindows, at: Column) -> tuple[Column, Column]:
 def window_end(windows: TimeWindows, start: Column) -> Column:
     """Return the end, in ms, of the window that begins at a time.
 
+    The state of a stream task calls the function of :class:`~streamplan.model.windows.CustomWindows`.
+
     Args:
         windows: Any time windows.
         start: The start of a window in ms.
     """
-    return start + F.lit(windows.size_ms) if windows.begin_at_multiples else window_bounds(windows, start)[1]
+    if windows.begin_at_multiples or windows.are_of_function:
+        return start + F.lit(windows.size_ms)
+    return window_bounds(windows, start)[1]
 
 
 def _with_offset(windows: TimeWindows, at: Column) -> tuple[Column, Column]:

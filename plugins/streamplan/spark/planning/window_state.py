@@ -12,8 +12,10 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
-from streamplan.model.windows import SessionWindows, TimeWindows
+from streamplan.model.functions import REJECT, function_name
+from streamplan.model.windows import CustomWindows, SessionWindows, TimeWindows, stored_session_key
 from streamplan.spark.planning.function_fold import FunctionFold, Rejected
+from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, rejected_by
 from streamplan.spark.planning.key_windows import (
     Change,
     KeySessions,
@@ -37,6 +39,7 @@ class WindowAggregate(StatefulProcessor):
         restored: Where the rows are the windows of a changelog, and no records: by partition the time in ms that the
             wall clock has given to a stream task. None where they are records.
         by_record: Whether a final result has ``closed_by``: the place of the record that has closed its window.
+        suppressed: Whether final results are those of ``suppress``.
         times: By partition the time in ms that the wall clock has given to a stream task, where all records are
             recounted. None where the micro-batch has it.
     """
@@ -51,9 +54,11 @@ class WindowAggregate(StatefulProcessor):
         *,
         restored: Mapping[int, int] | None,
         by_record: bool = False,
+        suppressed: bool = False,
         times: Mapping[int, int] | None = None,
     ) -> None:
         self._by_record = by_record
+        self._suppressed = suppressed
         self._clock = times
         self._windows = windows
         self._retention_ms = windows.retention_ms
@@ -76,7 +81,8 @@ class WindowAggregate(StatefulProcessor):
         newest, looked_at = (self._times.get() if self._times.exists() else None) or (-1, -1)
         self._newest_before = newest
         touched: dict[bytes, KeyWindows] = {}
-        self._moved: list[tuple[int, Any]] = []
+        self._moved: list[tuple[int, int]] = []
+        self._places: list[Any] = []
         rejected = []
         if self._restored is None:
             # A tick has no key. It only lets the micro-batch reach this stream task.
@@ -88,16 +94,20 @@ class WindowAggregate(StatefulProcessor):
                 touched[name] = self._of(self._state.getValue((name,)) if known else None)
             windows, parts = touched[name], tuple(row.parts[part] for part in self._parts.names)
             if self._restored is not None:
-                windows.restore(row.start, row.end, self._folding.restored(parts))
+                end = self._windows.end_of(row.start) if isinstance(self._windows, CustomWindows) else row.end
+                windows.restore(row.start, end, self._folding.restored(parts))
             else:
                 windows.turn = turn
+                self._places.append(row.place)
                 try:
-                    self._add(windows, row, parts, newest)
+                    is_in_window = self._add(windows, row, parts, newest)
                 except Rejected as error:  # The time does not go on: a restored state could not know of it.
                     rejected.append((row, str(error)))
                     continue
-                if self._by_record and row.at > newest:
-                    self._moved.append((row.at, row.place))
+                if not is_in_window:  # The changelog has nothing of it, so it does not move the time, either.
+                    continue
+                if row.at > newest:
+                    self._moved.append((row.at, turn))
                 yield from self._passed_at_once(key[0], name, windows, row.place)
             newest = max(newest, row.at)
         given = self._clock if self._restored is None else self._restored
@@ -123,8 +133,15 @@ class WindowAggregate(StatefulProcessor):
             return KeySessions.of(state)
         return KeySlidingWindows.of(state) if self._windows.slides else KeyTimeWindows.of(state)
 
-    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> None:
-        """Add a record to the windows of its key. ``newest`` is the newest time before it."""
+    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> bool:
+        """Add a record to the windows of its key, and return whether it is in any, if only in closed ones.
+
+        Args:
+            windows: The windows of its key.
+            row: The record.
+            parts: What it gives to each part of an aggregate.
+            newest: The newest time before it.
+        """
         at, fold = row.at, self._folding.of(row)
         if isinstance(windows, KeySessions):
             assert isinstance(self._windows, SessionWindows)
@@ -139,9 +156,13 @@ class WindowAggregate(StatefulProcessor):
             assert isinstance(self._windows, TimeWindows)
             closed_until = max(newest, at) - self._windows.grace_ms
             bounds = [(row.start, row.end)]
-            if self._windows.begin_at_multiples:
+            if isinstance(self._windows, CustomWindows):
+                bounds = _told(self._windows, at)
+            elif self._windows.begin_at_multiples:
                 bounds = [(start, start + self._windows.size_ms) for start in self._windows.starts_of(at)]
             windows.add(at, parts, bounds, closed_until, fold)
+            return bool(bounds)
+        return True
 
     def _changes(self, windows: KeyWindows) -> Iterator[Change]:
         return windows.changes()
@@ -210,9 +231,10 @@ class TotalAggregate(WindowAggregate):
     def _of(self, state: Any) -> KeyWindows:
         return KeyTotal.of(state)
 
-    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> None:
+    def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> bool:
         assert isinstance(windows, KeyTotal)
         windows.add(row.at, parts, self._folding.of(row))
+        return True
 
     def _passed_at_once(self, partition: int, key: bytes, windows: KeyWindows, place: Any) -> Iterator[Row]:
         if self._passes_each:
@@ -232,6 +254,9 @@ class FinalResults(WindowAggregate):
 
     The rows without ``place`` are the changes of the store. ``closed_by`` is the place of the record that has closed a
     window; None for one that the wall clock has closed.
+
+    ``suppress`` passes sessions and sliding windows a millisecond before they are closed. A record of that time changes
+    such a window once more, and the window is passed again, at once (``KTableSuppressProcessorSupplier``).
     """
 
     _time_names = ("newest", "earliest_end")
@@ -257,28 +282,59 @@ class FinalResults(WindowAggregate):
             if isinstance(windows, KeySlidingWindows):  # a later record needs what the windows before it have
                 passed_before = self._closed_before(self._newest_before)
                 windows.keep(window for window in taken if window[1] > newest - self._retention_ms)
-                taken = [window for window in taken if window[1] >= passed_before]
+                taken = [each for each in taken if each[1] >= passed_before or each[:2] in windows.changed_at]
             closed += [(end, start, key, parts) for start, end, parts in taken if not self._folding.is_deleted(parts)]
             if (end := windows.earliest_end(closed_before)) is not None:
                 left = min(left, end)
             self._put(key, windows)
         self._times.update((newest, left))
         if self._restored is None:
-            for place, (end, start, key, parts) in enumerate(sorted(closed, key=itemgetter(0, 1, 2))):
+            in_order = sorted(closed, key=_as_in_buffer if self._suppressed else itemgetter(0, 1, 2))
+            for place, (end, start, key, parts) in enumerate(in_order):
                 at = end if isinstance(self._windows, SessionWindows) else parts[-1]
                 row = self._row(partition, key, start, end, at, parts, place)
-                yield Row(**row.asDict(), closed_by=self._closed_by(end)) if self._by_record else row
+                if self._by_record:
+                    changed = touched[key].changed_at.get((start, end)) if key in touched else None
+                    row = Row(**row.asDict(), closed_by=self._closed_by(end, -1 if changed is None else changed[0]))
+                yield row
 
     def _closed_before(self, newest: int) -> int:
         """Return the time before which the windows end that are closed when the newest record is of this time."""
-        if isinstance(self._windows, SessionWindows):  # a session's end is in the session
-            return newest - self._retention_ms
-        return newest - self._windows.grace_ms + (not self._windows.slides)  # so is that of a sliding window
-
-    def _closed_by(self, end: int) -> Any:
         if isinstance(self._windows, SessionWindows):
-            closed_at = end + self._retention_ms + 1
-        else:
-            closed_at = end + self._windows.grace_ms + self._windows.slides
-        turn = bisect_left(self._moved, closed_at, key=itemgetter(0))
-        return self._moved[turn][1] if turn < len(self._moved) else None
+            return newest - self._retention_ms + (not self._has_end)
+        return newest - self._windows.grace_ms + (not self._has_end)
+
+    @property
+    def _has_end(self) -> bool:
+        """Whether a window is open as long as a record may come that is as late as its end: the end belongs to it."""
+        return not self._suppressed and (isinstance(self._windows, SessionWindows) or self._windows.slides)
+
+    def _closed_by(self, end: int, changed: int) -> Any:
+        """Return the place of the record that has closed a window, or has changed it when it was passed already.
+
+        Args:
+            end: Its end in ms.
+            changed: The turn of the record that has changed it last; -1 for one before the micro-batch.
+        """
+        is_session = isinstance(self._windows, SessionWindows)
+        closed_at = end + (self._retention_ms if is_session else self._windows.grace_ms) + self._has_end
+        if closed_at <= self._newest_before and changed >= 0:
+            return self._places[changed]
+        moved = bisect_left(self._moved, closed_at, key=itemgetter(0))
+        return self._places[max(self._moved[moved][1], changed)] if moved < len(self._moved) else None
+
+
+def _told(windows: CustomWindows, at: int) -> list[tuple[int, int]]:
+    """The windows of a time, or Rejected where their function fails."""
+    try:
+        return windows.windows_of(at)
+    except NOT_OF_A_FUNCTION:
+        raise
+    except BaseException as error:
+        raise Rejected(rejected_by(function_name(windows.function), windows.function, error, REJECT)) from error
+
+
+def _as_in_buffer(closed: tuple[int, int, bytes, Any]) -> tuple[int, bytes]:
+    """The order of the library's buffer: by the end of a window, and by its key as a topic has it (``BufferKey``)."""
+    end, start, key, _ = closed
+    return end, stored_session_key(key, start, end)

@@ -40,7 +40,7 @@ class Windowing:
             return first_end > F.lit(self.newest_ms - self.windows.grace_ms)
         size, advance = F.lit(self.windows.size_ms), F.lit(self.windows.advance_ms)
         before = timestamp - size
-        first_end = before - F.pmod(before, advance) + advance + size
+        first_end = before - F.pmod(before - F.lit(self.windows.offset_ms), advance) + advance + size
         return first_end > F.lit(self.newest_ms - self.windows.grace_ms)
 
 

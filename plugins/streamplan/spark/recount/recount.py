@@ -658,7 +658,8 @@ def _windowing(node: Node, rows: DataFrame) -> Windowing | None:
         return None
     if not isinstance(node.operation.window, TimeWindows) or isinstance(node.operation, FinalCount | FinalAggregate):
         return None
-    if node.operation.window.slides:  # the keys with late records are left out
+    windows = node.operation.window
+    if windows.slides or windows.are_of_function:  # late keys are left out; all is recounted in the order of records
         return None
     newest = rows.agg(F.max("timestamp")).first()
     return Windowing(node.operation.window, newest[0] if newest and newest[0] is not None else 0)

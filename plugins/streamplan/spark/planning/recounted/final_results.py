@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.aggregate import has_suppressed_results
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.spark.planning.aggregation import node_aggregates, node_arguments, with_windows
 from streamplan.spark.planning.records import RecordFrame
@@ -57,11 +58,15 @@ def closed_windows(node: Processor, inputs: RecordFrame, rows: DataFrame, times:
     )
     if times:
         newest = newest.withColumn("newest", F.greatest("newest", of_partition(times, F.col("partition"))))
-    is_closed = end <= F.col("newest") - F.lit(windows.grace_ms)
-    if isinstance(windows, SessionWindows):
-        is_closed = end < F.col("newest") - F.lit(windows.retention_ms)
-    elif windows.slides:
-        is_closed = end < F.col("newest") - F.lit(windows.grace_ms)
-    in_order = Window.partitionBy("partition").orderBy("window.end", "window.start", "key")
+    is_session, is_suppressed = isinstance(windows, SessionWindows), has_suppressed_results(node)
+    closed_at = F.col("newest") - F.lit(windows.retention_ms if is_session else windows.grace_ms)
+    is_closed = end <= closed_at
+    if not is_suppressed and (isinstance(windows, SessionWindows) or windows.slides):
+        is_closed = end < closed_at
+    order = [F.col("window.end"), F.col("window.start"), F.col("key")]
+    if is_session and is_suppressed:  # a key may be the beginning of another one, so the bytes behind it count
+        bounds = [F.unhex(F.lpad(F.hex(F.unix_millis(f"window.{bound}")), 16, "0")) for bound in ("end", "start")]
+        order = [order[0], F.concat(F.col("key").cast("binary"), *bounds)]
+    in_order = Window.partitionBy("partition").orderBy(*order)
     closed = rows.join(F.broadcast(newest), "partition").where(is_closed)
     return closed.withColumn("place", F.row_number().over(in_order)).select(*rows.columns, "place")

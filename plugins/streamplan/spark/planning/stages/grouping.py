@@ -19,7 +19,7 @@ from streamplan.model.operations import (
     Reduce,
 )
 from streamplan.model.processor_topology import Processor
-from streamplan.model.stages.aggregate import has_sliding_windows
+from streamplan.model.stages.aggregate import has_custom_windows, has_sliding_windows
 from streamplan.model.windows import SessionWindows
 from streamplan.spark.planning.aggregation import cogrouped, numbered_values
 from streamplan.spark.planning.operators import OperatorPlanner, storing_faults
@@ -60,7 +60,8 @@ def cogroup_side(planner: OperatorPlanner, node: Processor, frame: RecordFrame) 
     if isinstance(node.operation, CogroupFunctionSide):
         return numbered_values(grouped_records(planner, node, [frame], by_task=True), node.operation.number)
     of_sessions = isinstance(node.operation.window, SessionWindows)
-    return grouped_records(planner, node, [frame], by_task=of_sessions).select(node.operation.arguments)
+    by_task = of_sessions or has_sliding_windows(node) or has_custom_windows(node)
+    return grouped_records(planner, node, [frame], by_task=by_task).select(node.operation.arguments)
 
 
 def grouped_records(

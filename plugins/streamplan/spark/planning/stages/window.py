@@ -40,12 +40,12 @@ class WindowPlan(OperatorPlan[WindowStage]):
     @property
     def most_recounted(self) -> int | None:  # type: ignore[override]
         """See :attr:`StagePlan.most_recounted`. A Python worker sorts the records, to call the functions again."""
-        return 200_000 if self.stage.has_functions else None
+        return 200_000 if self.stage.calls_functions else None
 
     @property
     def divides(self) -> bool:
         """See :attr:`StagePlan.divides`."""
-        return self.stage.is_final or self.stage.has_functions
+        return self.stage.is_final or self.stage.calls_functions
 
     def inputs(self, planner: OperatorPlanner) -> RecordFrame:
         """See :meth:`StagePlan.inputs`."""
@@ -76,7 +76,7 @@ class WindowPlan(OperatorPlan[WindowStage]):
         (node,) = self.stage.nodes
         planner.bind_all(frames)
         inputs, late = self.inputs(planner), None
-        if self.stage.has_functions:
+        if self.stage.calls_functions:
             if not recounting.processes:
                 inputs = replace(inputs, data=inputs.data.where("false"))
             rows = aggregate_windows(node, inputs, times=recounting.times)

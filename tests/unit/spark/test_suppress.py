@@ -1,0 +1,91 @@
+"""The buffer of ``suppress(UntilTimeLimit(…))``, beside a plain account of what the library does with each update."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from streamplan.serdes.suppress_buffer import BufferedUpdate
+
+from tests.support.suppress_task import Passed, SuppressTask, Update
+
+LIMIT_MS = 10_000
+
+
+def drawn(seed: int, count: int = 60) -> list[Update]:
+    chosen = random.Random(seed)
+    updates, now = [], 0
+    for offset in range(count):
+        now += 1000 * chosen.choice([0, 0, 1, 1, 2, 5, 9, 10, 11, 30])
+        at = max(0, now - 1000 * chosen.choice([0, 0, 0, 1, 5, 10, 15]))
+        value = chosen.choice([b'{"n": %d}' % offset, b'{"n": %d}' % offset, None])
+        updates.append(Update(chosen.choice("abcd"), at, value, offset))
+    return updates
+
+
+def account(updates: list[Update], max_records: int | None = None) -> list[Passed]:
+    waiting: dict[str, tuple[int, Update]] = {}
+    passed, newest = [], -1
+    for update in updates:
+        newest = max(newest, update.at)
+        waiting[update.key] = waiting.get(update.key, (update.at, update))[0], update
+        for key in sorted(waiting, key=lambda key: (waiting[key][0], key)):
+            is_full = max_records is not None and len(waiting) > max_records
+            if waiting[key][0] + LIMIT_MS <= newest or is_full:
+                last = waiting.pop(key)[1]
+                value = None if last.value is None else {"n": last.offset}
+                passed.append(Passed(key, last.at, value, update.offset))
+    return passed
+
+
+@pytest.mark.parametrize("max_records", [None, 1, 2])
+def test_updates_are_passed_once_whatever_micro_batches_they_come_in(max_records: int | None) -> None:
+    for seed in range(100):
+        updates, chosen, passed = drawn(seed), random.Random(-seed), list[Passed]()
+        expected = account(updates, max_records)
+        task = SuppressTask(LIMIT_MS, max_records)
+        while updates:
+            taken = chosen.choice([1, 1, 2, 7, 30])
+            passed += [each._replace(value=each.value and dict(each.value)) for each in task.process(updates[:taken])]
+            updates = updates[taken:]
+        assert passed == expected, seed
+        assert passed
+
+
+def test_what_waits_is_restored_from_the_changelog() -> None:
+    """Updates come in the order of time. So what has waited long enough is passed when it would have been."""
+    for seed in range(100):
+        updates, chosen, passed = sorted(drawn(seed), key=lambda each: each.at), random.Random(-seed), list[Passed]()
+        updates = [update._replace(offset=offset) for offset, update in enumerate(updates)]
+        updates = [each._replace(value=each.value and b'{"n": %d}' % each.offset) for each in updates]
+        expected = account(updates)
+        task = SuppressTask(LIMIT_MS)
+        while updates:
+            taken = chosen.choice([1, 1, 2, 7])
+            passed += [each._replace(value=each.value and dict(each.value)) for each in task.process(updates[:taken])]
+            updates = updates[taken:]
+            if chosen.random() < 0.4:
+                task.restore()
+        assert passed == expected, seed
+
+
+def test_what_was_passed_leaves_the_changelog() -> None:
+    task = SuppressTask(LIMIT_MS)
+    task.process([Update("a", 0, b'{"n": 1}', 0), Update("b", 5000, b'{"n": 2}', 1), Update("b", 6000, None, 2)])
+    assert {key: value and BufferedUpdate.parse(value) for key, value in task.changelog.items()} == {
+        b"a": BufferedUpdate(b'{"n": 1}', 0, 0, "t", 0, 0, []),
+        b"b": BufferedUpdate(None, 6000, 5000, "t", 0, 2, []),
+    }
+    task.process([Update("c", 10_000, b'{"n": 3}', 3)])
+    assert task.changelog[b"a"] is None
+    assert task.changelog[b"b"] is not None
+
+
+@pytest.mark.parametrize("headers", [[], [("a", b"1"), ("b", None), ("a", b"")]])
+@pytest.mark.parametrize("value", [None, b"", b"value"])
+def test_the_bytes_of_an_update_are_read_again(value: bytes | None, headers: list[tuple[str, bytes | None]]) -> None:
+    update = BufferedUpdate(value, 7, 5, "t\u00f6pic", 3, 42, headers)
+    assert BufferedUpdate.parse(update.as_bytes()) == update
+    for size in range(len(update.as_bytes())):
+        with pytest.raises(ValueError, match="is no update of a buffer of suppress"):
+            BufferedUpdate.parse(update.as_bytes()[:size])
