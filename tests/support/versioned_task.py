@@ -19,7 +19,7 @@ class VersionedTask(Variables):
 
     def __init__(self, history_ms: int) -> None:
         super().__init__()
-        self._join = _TableJoin({0: _ROW}, [1], {0: history_ms})
+        self._join = _TableJoin({0: _ROW}, [1], histories={0: history_ms})
         self._join.init(self)  # type: ignore[arg-type]
         self._offsets = itertools.count()
 

@@ -1142,7 +1142,7 @@ def test_a_join_of_two_tables_beside_a_join_by_a_foreign_key_is_refused(
     topology: Topology, users: KTable, addresses: KTable, beside: Callable[[KTable, KTable, KTable], Any]
 ) -> None:
     beside(by_city(users, addresses), users, topology.table("others", value=Json("Other string")))
-    with pytest.raises(Refused, match="a join of two tables shares its sub-topology with a join by a foreign key"):
+    with pytest.raises(Refused, match=r"a join of two tables shares|a join with the result of a join by a foreign key"):
         pipeline(topology)
 
 

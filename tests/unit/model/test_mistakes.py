@@ -435,7 +435,7 @@ grouped.windowed_by(CustomWindows(lambda: [], size="1 hour"))
 → 1: windowed_by: orders.<lambda> takes (), and is called with the time in ms. Write a function that takes a time
 
 grouped.windowed_by(CustomWindows("1 hour", size="1 hour"))
-→ 1: CustomWindows: function is the text '1 hour'; it takes a function. Write a function
+→ 1: CustomWindows: function is the text '1 hour'; it takes a function. Write grace='1 hour'
 
 grouped.windowed_by(CustomWindows(lambda at: [(at, at + 1)], size="1 houur"))
 → 1: windowed_by: size: '1 houur' is not a duration; write '1 hour'. For example CustomWindows(shifts, size='8 hours', grace='1 hour')

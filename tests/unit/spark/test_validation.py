@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
 from streamplan.pipelines import orders, users, words
 from streamplan.spark.planning import validation
 
@@ -26,10 +26,10 @@ def test_a_pipeline_that_cannot_be_planned_has_its_answer_and_the_others_theirs(
 ) -> None:
     of_words = Diagnostic(words.PIPELINE.topology.processors.nodes[0].location, "no function [sun]", "sum?")
 
-    def plan(spark: Any, pipeline: Pipeline) -> tuple[dict[str, Any], list[Diagnostic]]:
-        if pipeline is users.PIPELINE:
+    def plan(spark: Any, topology: Topology) -> tuple[dict[str, Any], list[Diagnostic]]:
+        if topology is users.PIPELINE.topology:
             raise error
-        return {}, [of_words] if pipeline is words.PIPELINE else []
+        return {}, [of_words] if topology is words.PIPELINE.topology else []
 
     monkeypatch.setattr(validation, "_plan", plan)
     monkeypatch.setattr(validation, "open_session", lambda name: NoSpark())

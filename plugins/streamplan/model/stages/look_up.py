@@ -158,7 +158,7 @@ def look_ups(stage: LookUpStage, others: Sequence[Stage]) -> Iterable[LookUpStag
     in_results = stage.in_results
     results = {node.name for other in others for node in other.results} | {node.name for node in in_results}
     others_reach = stage.subtopology.downstream_of(results)
-    joins_tables = any(isinstance(other, TableJoinStage) for other in others)
+    joins_tables = any(other.is_at_sources or isinstance(other, TableJoinStage) for other in others)
     at_sources = tuple(
         node for node in stage.nodes if not joins_tables and node.name not in others_reach and node not in in_results
     )
