@@ -1859,7 +1859,11 @@ class _Grouped(_Declared[K, V]):
             try:
                 parsed = AggregateColumn.parse(column, expression)
                 columns.append(parsed)
-                if isinstance(value[column], str) and _BARE_NAMES.fullmatch(parsed.arguments):
+                if not parsed.arguments.strip():
+                    write = "count(*)" if parsed.function == "count" else f"{parsed.function}(field)"
+                    said = f"{operation}, {column}: {parsed.function}() is called without an argument"
+                    self._graph.fault(said, f"Write {write}")
+                elif isinstance(value[column], str) and _BARE_NAMES.fullmatch(parsed.arguments):
                     for argument in parsed.arguments.split(","):
                         self._field(argument.strip(), f"{operation}, {column}")
             except ValueError as error:
