@@ -278,6 +278,7 @@ class _Declared(Generic[K, V]):
             return "null"
         if text.startswith(TODO):
             self._graph.fault(f"{operation}: {text!r}", "Write the expression")
+            return "null"
         name = text.partition(".")[0] if _PATH.fullmatch(text) else text
         known = self._fields is None or name in self._fields or name in RESERVED_FIELDS or name.lower() in _LITERALS
         if self._fields is not None and name.isidentifier() and not known:
