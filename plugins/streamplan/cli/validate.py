@@ -91,13 +91,11 @@ def _with_further(
     of_others = {node.location for pipeline in pipelines for node in pipeline.topology.processors.nodes}
     own = [fault for fault in found if fault.location.file in files and fault.location not in of_others]
     # The declaration and Spark may have found the same: a field that there is not.
-    told = {(fault.location, fault.message.partition(":")[0]) for fault in error.faults}
     names = [(fault.location, re.findall(r"no field '(\w+)'", fault.message)) for fault in error.faults]
     further = [
         fault
         for fault in own
-        if (fault.location, fault.message.partition(":")[0]) not in told
-        and not any(at == fault.location and f"`{name}`" in fault.message for at, these in names for name in these)
+        if not any(at == fault.location and f"`{name}`" in fault.message for at, these in names for name in these)
     ]
     try:
         refuse(error.subject.partition(" has ")[0], dict.fromkeys([*error.faults, *further]))

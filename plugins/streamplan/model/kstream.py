@@ -289,6 +289,7 @@ class _Declared(Generic[K, V]):
             return "null"
         if text.startswith(TODO):
             self._graph.fault(f"{operation}: {text!r}", "Write the expression")
+            return "null"
         name = text.partition(".")[0] if _PATH.fullmatch(text) else text
         known = self._fields is None or name in self._fields or name in RESERVED_FIELDS or name.lower() in _LITERALS
         if self._fields is not None and name.isidentifier() and not known:
@@ -1970,7 +1971,11 @@ class _Grouped(_Declared[K, V]):
             try:
                 parsed = AggregateColumn.parse(column, expression)
                 columns.append(parsed)
-                if isinstance(value[column], str) and _BARE_NAMES.fullmatch(parsed.arguments):
+                if not parsed.arguments.strip():
+                    write = "count(*)" if parsed.function == "count" else f"{parsed.function}(field)"
+                    said = f"{operation}, {column}: {parsed.function}() is called without an argument"
+                    self._graph.fault(said, f"Write {write}")
+                elif isinstance(value[column], str) and _BARE_NAMES.fullmatch(parsed.arguments):
                     for argument in parsed.arguments.split(","):
                         self._field(argument.strip(), f"{operation}, {column}")
             except ValueError as error:

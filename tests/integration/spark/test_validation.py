@@ -232,7 +232,7 @@ def test_validate_tells_the_mistakes_of_a_declaration_and_those_that_spark_finds
     ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert ended.returncode == 1
     heading, *lines = ended.stderr.splitlines()
-    assert heading == "pipeline 'both' has 8 faults:"
+    assert heading == "pipeline 'both' has 9 faults:"
     assert [":".join(line.split(":")[1:3]) for line in lines] == [
         "6: filter",
         "6: filter",
@@ -241,5 +241,6 @@ def test_validate_tells_the_mistakes_of_a_declaration_and_those_that_spark_finds
         "8: map_values, x",
         "9: map_values",
         "10: group_by",
+        "10: aggregate, n",
         "11: Pipeline",
     ]

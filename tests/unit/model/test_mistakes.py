@@ -686,6 +686,10 @@ grouped.aggregate(lambda: 0, add, schema="n bigint")
 grouped.aggregate(dict, "sum(amount)", schema="n bigint")
 → 1: aggregate: aggregator is the text 'sum(amount)'; it takes a function. For example grouped.aggregate({"total": "sum(amount)", "mean": "avg(amount)"}, store="totals")
 
+grouped.aggregate({"n": "count()", "most": "max()"})
+→ 1: aggregate, n: count() is called without an argument. Write count(*)
+→ 1: aggregate, most: max() is called without an argument. Write max(field)
+
 grouped.reduce("amount")
 → 1: reduce: reducer is the text 'amount'; it takes a function. Write max_by='amount'
 
