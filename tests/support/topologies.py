@@ -194,9 +194,8 @@ def ours(steps: Steps) -> Topology:
             case "emit_strategy":
                 return on.emit_strategy(OnWindowClose())
             case "suppress":
-                return on.suppress(UntilWindowCloses(), name=step.name)
-            case "suppress_for":
-                return on.suppress(UntilTimeLimit("5 minutes"), name=step.name)
+                waits = UntilTimeLimit("5 minutes") if step.topic == "limit" else UntilWindowCloses()
+                return on.suppress(waits, name=step.name)
             case "count":
                 return on.count(store=store, name=name)
             case "cogroup" if other is None:
@@ -353,12 +352,11 @@ def theirs(jvm: Any, steps: Steps) -> str:
             case "emit_strategy":
                 return on.emitStrategy(kstream.EmitStrategy.onWindowClose())
             case "suppress":
-                closed = kstream.Suppressed.untilWindowCloses(kstream.Suppressed.BufferConfig.unbounded())
-                return on.suppress(closed if step.name is None else closed.withName(step.name))
-            case "suppress_for":
                 buffer = kstream.Suppressed.BufferConfig.unbounded()
-                limited = kstream.Suppressed.untilTimeLimit(jvm.java.time.Duration.ofMinutes(5), buffer)
-                return on.suppress(limited if step.name is None else limited.withName(step.name))
+                closed = kstream.Suppressed.untilWindowCloses(buffer)
+                if step.topic == "limit":
+                    closed = kstream.Suppressed.untilTimeLimit(jvm.java.time.Duration.ofMinutes(5), buffer)
+                return on.suppress(closed if step.name is None else closed.withName(step.name))
             case "count":
                 return on.count(*plain, *materialized)
             case "cogroup":
@@ -552,9 +550,9 @@ CASES = {
     "aggregate name=folder store=totals; suppress name=closed; to_stream; filter; to out; w.count; suppress; to_stream",
     "windows suppressed and joined": "table users; stream orders; group_by; windowed_by; count; suppress; to_stream; "
     "select_key; join users; to out",
-    "a table suppressed until a time limit": "table users; suppress_for; to_stream; to out",
-    "a count suppressed until a time limit, by two": "stream orders; group_by name=x; count as=c; suppress_for; "
-    "to_stream; to out; c.suppress_for; to_stream; to other",
+    "a table suppressed until a time limit": "table users; suppress limit; to_stream; to out",
+    "a count suppressed until a time limit, by two": "stream orders; group_by name=x; count as=c; suppress limit; "
+    "to_stream; to out; c.suppress limit; to_stream; to other",
     "sessions counted, suppressed": "stream orders; group_by; windowed_by sessions; count; suppress; to_stream; to out",
     "sessions aggregated, suppressed, all named": "stream orders; group_by name=x; windowed_by sessions; "
     "aggregate name=folder store=totals; suppress name=closed; to_stream; filter; to out",

@@ -33,6 +33,7 @@ FILLED = (
     (r'\.aggregate\(dict, "TODO:[^"]*", "TODO:[^"]*"', ".aggregate(dict, max, max"),
     (r'\.reduce\("TODO:[^"]*", "TODO:[^"]*"', ".reduce(max, max"),
     (r'TimeWindows\("TODO:[^"]*"\)', 'TimeWindows("1 minute")'),
+    (r'UntilTimeLimit\("TODO:[^"]*"\)', 'UntilTimeLimit("1 minute")'),
     (r'\.aggregate\(\{"TODO": "TODO:[^"]*"\}', '.aggregate({"count": "sum(count)"}'),
     (r'(\.cogroup\((\w+, )?)\{"TODO": "TODO:[^"]*"\}', r'\1{"count": "sum(count)"}'),
     (r'(join\(\w+, )\{"TODO": "TODO:[^"]*"\}', r'\1{"count": "table.count"}'),
