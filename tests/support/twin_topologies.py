@@ -358,6 +358,9 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return join(other, value, store=name if word.endswith("stored") else None)
         case "left_join", [stream, table]:
             return stream.left_join(table, {"n": "n", "s": "table.s"}, name=name)
+        case (("join_counts" | "left_join_counts") as word, [stream, table]):
+            join = stream.join if word == "join_counts" else stream.left_join
+            return join(table, {"n": "table.count", "s": "s"}, name=name)
         case "to_stream", [table]:
             return table.to_stream()
         case "counts", [stream]:
@@ -602,6 +605,10 @@ def _window_key(windowed: Any) -> bytes:
 
 def _joined(left: Any, right: Any) -> bytes | None:
     return written({"n": (read(left) or {}).get("n"), "s": (read(right) or {}).get("s")})
+
+
+def _with_count(value: Any, count: int | None) -> bytes | None:
+    return written({"n": count, "s": (read(value) or {}).get("s")})
 
 
 def _met(one: Any, other: Any) -> bytes | None:
@@ -881,6 +888,9 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return join(other, _function("ValueJoiner", "apply", _met_or_not), *stored)
         case "left_join", [stream, table]:
             return stream.leftJoin(table, _function("ValueJoiner", "apply", _joined), named_join())
+        case (("join_counts" | "left_join_counts") as word, [stream, table]):
+            join = stream.join if word == "join_counts" else stream.leftJoin
+            return join(table, _function("ValueJoiner", "apply", _with_count), named_join())
         case "to_stream", [table]:
             return table.toStream()
         case "counts", [stream]:

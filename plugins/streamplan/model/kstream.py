@@ -1379,8 +1379,8 @@ class KStream(_Declared[K, V]):
         further apart than the window allows. Its timestamp is the later one of both.
 
         Args:
-            other: A table with the same key, from :meth:`Topology.table`. Or a global table, from
-                :meth:`Topology.global_table`. Or a stream with the same key.
+            other: A table with the same key, from :meth:`Topology.table`, or a result that has a state store. Or a
+                global table, from :meth:`Topology.global_table`. Or a stream with the same key.
             value: The fields of the result: name to Spark SQL expression, in which the table's fields are
                 ``table.<field>``, and those of the other stream ``other.<field>``. Without it the result has the fields
                 of both.
@@ -1513,10 +1513,10 @@ class KStream(_Declared[K, V]):
         hint = "Join a stream with a table, Topology.table(), or with a stream"
         if not self._can_take(table, KTable, operation, hint):
             return replace(self, _fields=None)
-        if table._joined_from or table._result_of:
+        if not table._store and table._window is None and table._fields is not None:
             self._graph.fault(
-                f"{operation}: with the result of {table._result_of or 'a join of tables'}",
-                "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+                f"{operation}: with the result of {table._result_of or 'a join of tables'}, which has no state store",
+                "Give it one, in which the join looks up: store='…'",
             )
             return replace(self, _fields=None)
         self._refuse_unlike_keys(table, operation, "table")
@@ -1623,7 +1623,8 @@ class KStream(_Declared[K, V]):
         Where the key has changed, a repartition topic comes before it.
 
         Args:
-            store: The name of the state store (``Materialized.as``). Without it the table has none.
+            store: The name of the state store (``Materialized.as``). Without it the table has one only where an
+                operation needs it, as a join with the table does.
             name: The name of the processor (``Named.as``), and of the repartition topic. Without it the library's
                 numbering gives one.
 
@@ -1633,8 +1634,9 @@ class KStream(_Declared[K, V]):
         graph = self._graph
         self._refuse_window("to_table")
         table_name = graph.name(name, "KSTREAM-TOTABLE-")
+        of_table = store or ""
         if store is None:
-            generated = graph.next_name("KSTREAM-TOTABLE-STATE-STORE-")
+            of_table = graph.next_name("KSTREAM-TOTABLE-STATE-STORE-")
         else:
             graph.store_name(store, "")
         parent, sources = self._node, self._sources
@@ -1644,15 +1646,19 @@ class KStream(_Declared[K, V]):
             parent, sources = repartition.node, frozenset({repartition.source})
         stores = [store]
 
+        def materialize() -> None:
+            if stores[0] is None:
+                graph.generated.add(of_table)
+                stores[0] = of_table
+
         def send_old_values(force: bool) -> bool:
-            if force and stores[0] is None:
-                graph.generated.add(generated)
-                stores[0] = generated
+            if force:
+                materialize()
             return stores[0] is not None
 
         node = graph.processor(table_name, lambda: ToTable(stores[0]), parent)
         return KTable(
-            graph, node, self._fields, self._key, sources, None, store or "",
+            graph, node, self._fields, self._key, sources, None, of_table, materialize,
             _result_of="to_table", _send_old_values=send_old_values, _record_class=self._record_class,
         )  # fmt: skip
 
@@ -2848,16 +2854,18 @@ class KTable(_Declared[K, V]):
             return replace(self, _fields=None)
         if self._window is not None:
             graph.fault(f"{operation}: the key is windowed", "Join tables with plain keys")
-        if both := self._sources & other._sources:
+        are_aggregates = self._is_aggregate and other._is_aggregate and self._store != other._store
+        if (both := self._sources & other._sources) and not are_aggregates:
             graph.fault(
                 f"{operation}: both tables come from {', '.join(sorted(both))}",
                 "Compute what you need of it before: one table is one side of a join",
             )
             return replace(self, _fields=None)
-        if computed := [table._result_of for table in (self, other) if table._result_of]:
+        if computed := [table._result_of for table in (self, other) if table._result_of and not table._store]:
             graph.fault(
-                f"{operation}: {'this' if self._result_of else 'the other'} table is the result of {computed[0]}",
-                "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+                f"{operation}: {'this' if self._result_of else 'the other'} table is the result of {computed[0]}, "
+                "which has no state store",
+                "Give it one, in which the join looks up: store='…'",
             )
             return replace(self, _fields=None)
         self._refuse_unlike_keys(other, operation, "other table")
@@ -2882,6 +2890,10 @@ class KTable(_Declared[K, V]):
         joined_from = (store,) if store is not None else tuple(dict.fromkeys(stores[0] + stores[1]))
         key = self._key if self._key.name is not None else other._key
         return KTable(graph, node, fields, key, sources, None, store or "", _joined_from=joined_from)
+
+    @property
+    def _is_aggregate(self) -> bool:
+        return bool(self._store) and self._topic is None and not self._result_of and not self._joined_from
 
     def _joined_values(self, other: KTable[Any, Any], value: Mapping[str, Text] | None, operation: str) -> Columns:
         """Return the fields of a join of tables, which see nothing of the record but its key."""

@@ -26,7 +26,7 @@ from streamplan.model.operations import (
     StreamJoin,
     TableJoin,
 )
-from streamplan.model.processor_topology import Node, Processor, Subtopology
+from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
 
 _ADDS_PLACE = (*MAKES_SEVERAL, Process, ProcessWithStores, StreamJoin, TableJoin)
 """The operations that add a place to ``record.order``: that of a record among those that are made of one."""
@@ -119,6 +119,36 @@ class _Side:
         return max(before, default=0) + _adds_place(self.subtopology, node)
 
 
+def comes_first(subtopology: Subtopology, table: Processor, join: Processor) -> bool:
+    """Return whether a record reaches the store of a table before it reaches a join that looks up in this store.
+
+    Args:
+        subtopology: That has both.
+        table: Writes the store.
+        join: Looks up.
+    """
+    to_table, to_join = _up_to(subtopology, table.name), _up_to(subtopology, join.name)
+    for source in subtopology.sources:
+        if source.name not in to_table or source.name not in to_join:
+            continue
+        side = _Side(subtopology, table.name, {name for name in to_table if name in to_join and name != table.name})
+        before = [node for node in side._nodes if node is not table]
+        return not any(map(_is_cached, before)) and _is_reached_first(subtopology, source, table, join)
+    return True
+
+
+def _is_reached_first(subtopology: Subtopology, source: Source, one: Processor, other: Processor) -> bool:
+    children, seen, remaining = _children(subtopology), set[str](), [source.name]
+    while remaining:
+        name = remaining.pop()
+        if name in (one.name, other.name):
+            return name == one.name
+        if name not in seen:
+            seen.add(name)
+            remaining += reversed(children.get(name, []))
+    return True
+
+
 def has_updates(subtopology: Subtopology, name: str) -> bool:
     """Return whether records of a node may be updates of an aggregate, which belong to no record that was read.
 
@@ -138,10 +168,7 @@ def _up_to(subtopology: Subtopology, name: str) -> dict[str, Node]:
 
 def _reached_from_sources(subtopology: Subtopology, merge: Processor) -> Iterator[str]:
     """Yield the nodes before a merge, in the order in which a record that goes as deep as it can passes them."""
-    children: dict[str, list[str]] = {}
-    for node in subtopology.nodes:
-        for before in subtopology.predecessors[node.name]:
-            children.setdefault(before, []).append(node.name)
+    children = _children(subtopology)
     seen: set[str] = set()
     remaining = [("", source.name) for source in reversed(subtopology.sources)]
     while remaining:
@@ -151,6 +178,15 @@ def _reached_from_sources(subtopology: Subtopology, merge: Processor) -> Iterato
         elif name not in seen:
             seen.add(name)
             remaining += [(name, child) for child in reversed(children.get(name, []))]
+
+
+def _children(subtopology: Subtopology) -> dict[str, list[str]]:
+    """By the name of a node the names of those behind it, in the order in which it passes a record to them."""
+    children: dict[str, list[str]] = {}
+    for node in subtopology.nodes:
+        for before in subtopology.predecessors[node.name]:
+            children.setdefault(before, []).append(node.name)
+    return children
 
 
 def _is_cached(node: Processor) -> bool:

@@ -213,6 +213,104 @@ def test_a_reduction_and_the_table_that_it_is_joined_with_are_restored_and_go_on
 
 
 @pytest.mark.parametrize(
+    "tried", [True, pytest.param(False, marks=pytest.mark.soak)], indirect=True, ids=["restored", "continued"]
+)
+def test_the_tables_that_a_stream_is_joined_with_are_restored_from_the_changelogs_of_what_has_made_them(
+    tried: Tried,
+) -> None:
+    """One is a count of the stream, and the other one a stream as a table. A deleted row is met no more."""
+    rates = tried.topology.stream(tried.named("rates"), value=Json("rate bigint")).to_table()
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    counts = sales.group_by_key().count(store="sold")
+    counted = sales.join(counts, {"amount": "amount", "nth": "table.count"})
+    counted.left_join(rates, {"amount": "amount", "nth": "nth", "rate": "table.rate"}).to(tried.named("out"))
+    tried.create_topics()
+    for given, sold in (
+        ([("a", {"rate": 1}, 0)], [("a", sale("x", 5), 1), ("a", sale("x", 3), 2)]),
+        ([("a", {"rate": 2}, 3)], [("a", sale("x", 4), 4), ("b", sale("x", 9), 4)]),
+        ([("a", None, 5), ("b", {"rate": 4}, 5)], [("a", sale("x", 6), 6), ("b", sale("x", 8), 6)]),
+    ):
+        tried.produce("rates", given)
+        tried.produce("sales", sold)
+        tried.drain()
+    made = [("a", 5, 1, 1), ("a", 3, 2, 1), ("a", 4, 3, 2), ("b", 9, 1, None), ("a", 6, 4, None), ("b", 8, 2, 4)]
+    expected = [
+        (key, {"amount": amount, "nth": nth, **({} if rate is None else {"rate": rate})})
+        for key, amount, nth, rate in made
+    ]
+    assert without_nulls(tried.records("out")) == sorted(expected, key=repr)
+    assert values(tried, "sold") == {"a": [2, 3, 4], "b": [1, 2]}
+    assert tried.dead_letters() == []
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (2 if tried.restoring else 0), tried.lines
+    rows = list(recount(tried.spark, tried.pipeline, cluster(tried), Brokers(tried.bootstrap_servers)))
+    assert [row for row in rows if not row.agrees] == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_a_join_of_results_is_restored_from_the_changelogs_of_its_tables(tried: Tried) -> None:
+    """An aggregate, a stream as a table, and a table. A deleted row is joined no more."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    counts, sums = sales.count(store="sold"), sales.aggregate({"amount": "sum(amount)"}, store="amounts")
+    rates = tried.topology.stream(tried.named("rates"), value=Json("rate bigint")).to_table(store="rates")
+    limits = tried.topology.table(tried.named("limits"), value=Json("most bigint"), store="limits")
+    joined = counts.join(sums, {"sold": "count", "amount": "table.amount"}, store="both")
+    joined = joined.left_join(rates, {"sold": "sold", "amount": "amount", "rate": "table.rate"})
+    joined.left_join(limits, {"sold": "sold", "rate": "rate", "most": "table.most"}, store="all").to_stream().to(
+        tried.named("out")
+    )
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 5), 1), ("a", sale("x", 3), 2), ("b", sale("x", 1), 2)])
+    tried.produce("rates", [("a", {"rate": 1}, 0)])
+    tried.drain()
+    assert tried.store("both") == {"a": {"sold": 2, "amount": 8}, "b": {"sold": 1, "amount": 1}}
+    tried.produce("limits", [("a", {"most": 7}, 3), ("c", {"most": 9}, 3)])
+    tried.produce("rates", [("b", {"rate": 2}, 3)])
+    tried.drain()
+    tried.produce("rates", [("a", None, 4)])
+    tried.produce("sales", [("b", sale("x", 4), 5)])
+    tried.drain()
+    assert tried.store("both") == {"a": {"sold": 2, "amount": 8}, "b": {"sold": 2, "amount": 5}}
+    nothing = {"rate": None, "most": None}
+    seen = {key: {**nothing, **value} for key, value in tried.store("all").items()}
+    assert seen == {"a": {"sold": 2, "rate": None, "most": 7}, "b": {"sold": 2, "rate": 2, "most": None}}
+    assert tried.dead_letters() == []
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (2 if tried.restoring else 0), tried.lines
+    rows = list(recount(tried.spark, tried.pipeline, cluster(tried), Brokers(tried.bootstrap_servers)))
+    assert [row for row in rows if not row.agrees] == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_a_joined_table_that_a_stream_is_joined_with_is_restored_for_both(tried: Tried) -> None:
+    """Its changelog may have several records of a key, of which the join of tables needs the last one."""
+    rates = tried.topology.table(tried.named("rates"), value=Json("rate bigint"), store="rates")
+    limits = tried.topology.table(tried.named("limits"), value=Json("most bigint"), store="limits")
+    joined = {"rate": "rate", "most": "table.most"}
+    rates.left_join(limits, joined).to_stream().to(tried.named("both"))
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.left_join(rates, {"amount": "amount", "rate": "table.rate"}).to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("rates", [("a", {"rate": 1}, 0), ("a", {"rate": 2}, 1), ("b", {"rate": 3}, 1)])
+    tried.drain()
+    tried.produce("rates", [("b", None, 2)])
+    tried.produce("sales", [("a", sale("x", 5), 3), ("b", sale("x", 6), 3)])
+    tried.drain()
+    tried.produce("limits", [("a", {"most": 10}, 4), ("b", {"most": 20}, 4)])
+    tried.produce("sales", [("a", sale("x", 7), 5), ("b", sale("x", 8), 5)])
+    tried.drain()
+    made = [("a", 5, 2), ("a", 7, 2), ("b", 6, None), ("b", 8, None)]
+    expected = [(key, {"amount": amount, **({} if rate is None else {"rate": rate})}) for key, amount, rate in made]
+    assert without_nulls(tried.records("out")) == sorted(expected, key=repr)
+    both = [("a", {"rate": 1}), ("a", {"rate": 2}), ("a", {"rate": 2, "most": 10}), ("b", {"rate": 3}), ("b", None)]
+    assert without_nulls(tried.records("both")) == sorted(both, key=repr)
+    begun = [line for line in tried.lines if "begins with its changelog topics" in line]
+    assert len(begun) == (2 if tried.restoring else 0), tried.lines
+
+
+@pytest.mark.parametrize(
     "tried", [False, pytest.param(True, marks=pytest.mark.soak)], indirect=True, ids=["continued", "restored"]
 )
 def test_a_count_that_is_merged_with_its_stream_comes_behind_the_records(tried: Tried) -> None:
@@ -318,7 +416,11 @@ def test_joins_by_foreign_keys_in_a_row_and_of_one_table_go_on(tried: Tried) -> 
 
 def without_nulls(records: list[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:
     return sorted(
-        ((key, {name: field for name, field in value.items() if field is not None}) for key, value in records), key=repr
+        (
+            (key, value and {name: field for name, field in value.items() if field is not None})
+            for key, value in records
+        ),
+        key=repr,
     )
 
 

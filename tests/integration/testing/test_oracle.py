@@ -522,6 +522,8 @@ CHAINS = {
     "left_join 0; to made",
     "joined tables that are joined with a table": "table t; table u; join_tables 0; to_stream; table v; @3 join 4; "
     "to made; @1 to_stream; join 4; to others",
+    "a joined table that a stream is joined with": "table t; table u; left_tables 0; to_stream; to joined; stream a; "
+    "left_join 0; to met; @5 join 1; to others",
     "final results beside a class and a count": "stream a; group_by_key; strict_windows; on_close; count; to_stream; "
     "plain_counts; to closed; @1 count; to_stream; counts; to counts; @0 process; to made",
     "a join of a count and a stream": "stream b; stream a; group_by_key; count; to_stream; counts; join_soon 0; "
@@ -580,6 +582,115 @@ def test_several_states_of_one_sub_topology_are_those_of_the_library(
     pipeline = ours(steps, APPLICATION, 1)
     assert len(pipeline.topology.subtopologies) == 1
     assert compare(spark, jvm, steps, without_empty_deletions(steps, random_records(1, steps, count))) > 0
+
+
+JOINS_WITH_RESULTS = {
+    "its own count": "stream a; filter; @0 group_by_key; count; @0 join_counts 3; to joined; @1 join_counts 3; to some",
+    "a stream as a table": "stream b; to_table; stream a; left_join 1; to joined; @2 join 1; group_by_key; count; "
+    "to_stream; counts; to counts",
+    "an aggregate of another topic": "stream b; group_by_key; aggregate; stream a; left_join 2; to joined; "
+    "@3 join 2; to inner",
+    "a stream as a table that it is joined with": "stream a; filter; to_table_stored; @0 left_join 2; to joined; "
+    "@2 to_stream; join 2; to itself",
+    "a filter with a store": "stream b; group_by_key; count; often_stored; stream a; left_join_counts 3; to joined; "
+    "@3 to_stream; counts; to often",
+    "what functions aggregate": "stream a; group_by_key; python_aggregate; @1 python_reduce; @0 join 2; left_join 3; "
+    "to joined",
+    "what a class has made": "stream a; process; group_by_key; greatest; @1 join 3; to joined",
+    "an aggregate behind an aggregate": "stream a; group_by_key; count; to_stream; counts; @4 group_by_key; "
+    "aggregate; @0 left_join 6; to joined",
+    "updates of an aggregate": "stream a; group_by_key; count; to_stream; counts; @1 aggregate; @4 left_join 5; "
+    "to joined; @6 process; to made",
+    "a table before it": "table t; stream a; left_join 0; group_by_key; count; @2 left_join_counts 4; to joined",
+    "a table behind it": "table t; stream a; group_by_key; aggregate; @1 left_join 3; left_join 0; to joined",
+    "joined tables": "table t; table u; join_tables_stored 0; stream a; left_join 2; to joined",
+    "behind repartition topics": "stream a; group_by; count; @0 select_key; join_counts 2; to joined",
+    "several streams in one aggregate": "stream a; group_by_key; stream b; group_by_key; @1 cogroup 3; cogrouped; "
+    "@0 left_join 5; to joined",
+}
+"""Streams that are joined with tables that are results."""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        pytest.param(text, count, id=name, marks=marks)
+        for number, (name, text) in enumerate(JOINS_WITH_RESULTS.items())
+        for count, marks in [(6, ()) if number < 3 else (15, pytest.mark.soak)]
+    ],
+)
+def test_a_stream_meets_the_rows_of_a_result_as_in_the_library(
+    spark: SparkSession, jvm: Any, text: str, count: int
+) -> None:
+    steps = program(text)
+    records = without_empty_deletions(steps, random_records(1, steps, count))
+    assert compare(spark, jvm, steps, records, deletes=False) > 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "its own count",
+        *soak(
+            [
+                "what functions aggregate",
+                "an aggregate behind an aggregate",
+                "a stream as a table that it is joined with",
+            ]
+        ),
+    ],
+)
+@pytest.mark.parametrize("seed", seeds(1, 5))
+def test_a_record_of_a_micro_batch_meets_what_the_records_before_it_have_made(
+    spark: SparkSession, jvm: Any, name: str, seed: int
+) -> None:
+    """The order of the topic decides, although some records are late. The library looks up in its record cache."""
+    steps = program(JOINS_WITH_RESULTS[name])
+    sinks = {step.topic for step in steps if step.word == "to"}
+    with both(spark, jvm, steps) as (driver, library):
+        for of_batch in range(3):
+            records = [each for each in late_records(10 * seed + of_batch, steps, 12) if each.key is not None]
+            with driver.micro_batch():
+                for record in records:
+                    pipe(driver, record)
+            for record in records:
+                library.pipe(record)
+            its = {topic: made for topic, made in library.outputs().items() if topic in sinks}
+            assert by_key(our_outputs(driver, sorted(sinks))) == by_key(its)
+
+
+JOINED_RESULTS = {
+    "two aggregates of a stream": "stream a; group_by_key; aggregate; @1 greatest; @2 join_tables 3; to_stream; "
+    "to joined; @5 group_by_key; count; to_stream; counts; to counts",
+    "an aggregate and a table": "table t; stream a; group_by_key; aggregate; left_tables_stored 0; to_stream; "
+    "to joined; @0 to_stream; to copied; @0 outer_tables 3; to_stream; to all",
+    "streams as tables": "stream a; to_table; stream b; to_table_stored; @1 outer_tables 3; to_stream; to joined",
+    "a filter with a store": "stream a; group_by_key; reduce; table_filter_stored; table t; @3 left_tables 4; "
+    "to_stream; to joined; @2 to_stream; to latest",
+    "joined results": "stream a; group_by_key; aggregate; stream b; to_table; table t; @2 left_tables 4; "
+    "left_tables_stored 5; to_stream; to joined; @6 to_stream; to first",
+    "a join of a stored result of a join": "stream a; group_by_key; aggregate; table t; @2 left_tables 3; "
+    "table_filter_stored; table u; @5 join_tables 6; to_stream; to joined",
+    "what functions aggregate": "stream a; group_by_key; python_aggregate; @1 python_reduce; @2 left_tables 3; "
+    "to_stream; to joined; @0 left_join 3; to met",
+    "a group of a table": "unstored_table t; group_table; table_reduce; stream a; to_table; @2 left_tables 4; "
+    "to_stream; to joined",
+}
+"""Joins of tables of which some are results."""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        pytest.param(text, count, id=name, marks=marks)
+        for number, (name, text) in enumerate(JOINED_RESULTS.items())
+        for count, marks in [(6, ()) if number < 3 else (15, pytest.mark.soak)]
+    ],
+)
+def test_results_are_joined_as_tables_of_the_library(spark: SparkSession, jvm: Any, text: str, count: int) -> None:
+    steps = program(text)
+    records = without_empty_deletions(steps, random_records(2, steps, count))
+    assert compare(spark, jvm, steps, records, deletes=False) > 0
 
 
 def without_empty_deletions(steps: Program, records: Sequence[Piped]) -> list[Piped]:
@@ -1447,26 +1558,34 @@ FOREIGN_MERGES = [
 ]
 """Streams of other topics that meet the tables of a join by a foreign key, and its result."""
 
+FOREIGN_TABLES = [
+    "table u; table a; table t; foreign_inner 0; left_tables 1; to_stream; to joined; @2 outer_tables_stored 1; "
+    "to_stream; to others",
+    "table u; table v; table a; table t; foreign_left 0; join_tables 2; to_stream; to joined; stream c; left_join 4; "
+    "to met; @4 foreign_inner 1; to_stream; to further",
+]
+"""Tables of the same key that are joined with the result of a join by a foreign key, and look-ups in the result."""
+
 _BETWEEN = "-KTABLE-FK-JOIN-SUBSCRIPTION-"
 
 
 def referring_records(seed: int, count: int, others: Sequence[str] = "u") -> list[Piped]:
     """Updates of all tables: changed foreign keys, some of them null, deletions, late and equal times.
 
-    The keys of ``v`` are also those that values joined with ``u`` refer to. With the streams ``a`` and ``b`` no record
-    is late: what a late one meets in a table is not what it meets in the library.
+    The keys of ``v`` are also those that values joined with ``u`` refer to. With ``a``, ``b`` and ``c`` no record is
+    late: what a late one meets in a table is not what it meets in the library.
     """
     chosen = random.Random(seed)
     records, now = [], BEGIN
     for _ in range(count):
         now += chosen.choice([0, 0, 1, 1000])
-        at = now - chosen.choice([0, 0, 0, 1, 5000]) * {*others}.isdisjoint("ab")
+        at = now - chosen.choice([0, 0, 0, 1, 5000]) * {*others}.isdisjoint("abc")
         fields = {"n": chosen.randrange(8), "s": chosen.choice(TEXTS)}
         fields = {name: field for name, field in fields.items() if chosen.random() < 0.9}
         value = chosen.choices([json.dumps(fields).encode(), None], [6, 3])[0]
         is_this = chosen.random() < 0.6
         topic = "t" if is_this else others[0] if len(others) == 1 else chosen.choice(others)
-        key = chosen.choice(KEYS[:3] if topic in "ta" else TEXTS)
+        key = chosen.choice(KEYS[:3] if topic in "tac" else TEXTS)
         if topic == "v" and chosen.random() < 0.8:
             key = f"{key}-{chosen.choice([*TEXTS, ''])}"
         records.append(Piped(topic, key, value, at))
@@ -1565,8 +1684,12 @@ def test_a_join_by_a_foreign_key_sends_and_stores_the_bytes_of_the_library(jvm: 
     + [pytest.param(text, seed, 20, marks=pytest.mark.soak) for text in FOREIGN_CHAINS for seed in range(2)]
     + [(FOREIGN_ROWS[0], 2, 8)]
     + [pytest.param(text, seed, 40, marks=pytest.mark.soak) for text in FOREIGN_ROWS for seed in range(3)]
-    + [(FOREIGN_MERGES[1], 1, 8)]
-    + [pytest.param(text, seed, 40, marks=pytest.mark.soak) for text in FOREIGN_MERGES for seed in range(3)],
+    + [(FOREIGN_MERGES[1], 1, 8), (FOREIGN_TABLES[1], 1, 8)]
+    + [
+        pytest.param(text, seed, 40, marks=pytest.mark.soak)
+        for text in [*FOREIGN_MERGES, *FOREIGN_TABLES]
+        for seed in range(3)
+    ],
 )
 def test_tables_are_joined_by_a_foreign_key_as_in_the_library(
     spark: SparkSession, jvm: Any, text: str, seed: int, count: int

@@ -1021,30 +1021,13 @@ def test_the_result_of_a_join_of_tables_is_not_looked_up(
     assert "join: with the result of a join of tables" in str(only(topology))
 
 
-@pytest.mark.parametrize(
-    ("beside", "message"),
-    [
-        (
-            lambda joined, users, orders: orders.join(users, {"Id": "Id"}),
-            "a stream is joined with a table that another table is joined with",
-        ),
-        (
-            lambda joined, users, orders: joined.left_join(orders.group_by_key().count(), {"Name": "Name"}),
-            "a join with the result of an aggregate",
-        ),
-    ],
-)
-def test_other_state_beside_a_join_of_tables_is_refused(
-    topology: Topology,
-    orders: KStream,
-    users: KTable,
-    addresses: KTable,
-    beside: Callable[[KTable, KTable, KStream], Any],
-    message: str,
+def test_a_table_is_joined_with_the_result_of_an_aggregate(
+    topology: Topology, orders: KStream, users: KTable, addresses: KTable
 ) -> None:
-    beside(users.join(addresses, LOCATED), users, orders)
-    with pytest.raises(Refused, match=message):
-        pipeline(topology)
+    counts = orders.group_by_key().count(store="counts")
+    users.join(addresses, LOCATED).left_join(counts, {"Name": "Name", "orders": "table.count"}).to_stream().to("out")
+    orders.join(users, {"Id": "Id"}).to("named")
+    assert [len(group.stores) for group in topology.subtopologies] == [3]
 
 
 def test_joins_of_tables_share_a_sub_topology(topology: Topology, users: KTable, addresses: KTable) -> None:
@@ -1099,28 +1082,15 @@ def test_a_table_that_was_computed_is_not_joined_by_a_foreign_key(
 @pytest.mark.parametrize(
     "beside",
     [
-        lambda joined, users, others: others.join(users, {"Other": "Other"}),
-        lambda joined, users, others: joined.join(others, {"Name": "Name"}),
-    ],
-    ids=["this table", "the result"],
-)
-def test_a_join_of_two_tables_beside_a_join_by_a_foreign_key_is_refused(
-    topology: Topology, users: KTable, addresses: KTable, beside: Callable[[KTable, KTable, KTable], Any]
-) -> None:
-    beside(by_city(users, addresses), users, topology.table("others", value=Json("Other string")))
-    with pytest.raises(Refused, match="a join of two tables shares its sub-topology with a join by a foreign key"):
-        pipeline(topology)
-
-
-@pytest.mark.parametrize(
-    "beside",
-    [
         lambda joined, users, others: joined.to_stream().group_by_key().count(),
         lambda joined, users, others: users.to_stream().group_by_key().count(),
         lambda joined, users, others: joined.to_stream().merge(users.to_stream().map_values(OF_USERS)),
         lambda joined, users, others: others.merge(joined.to_stream()),
         lambda joined, users, others: others.merge(users.to_stream().map_values(OF_USERS)),
         lambda joined, users, others: others.join(users, {"Name": "table.Name"}),
+        lambda joined, users, others: others.join(joined, {"Name": "table.Name"}),
+        lambda joined, users, others: others.to_table().join(joined, {"Name": "table.Name"}),
+        lambda joined, users, others: others.to_table().join(users, {"Name": "table.Name"}),
     ],
 )
 def test_other_state_and_a_merge_stand_beside_a_join_by_a_foreign_key_and_behind_it(

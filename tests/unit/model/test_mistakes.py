@@ -302,13 +302,10 @@ customers.filter_not("town")
 → 1: filter_not: the value has no field 'town'. It has: name, city
 
 orders.join(customers.filter("city = 'Lyon'"))
-→ 1: join: with the result of filter. Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')
-
-orders.left_join(payments.to_table(), {"paid": "table.paid"})
-→ 1: left_join: with the result of to_table. Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')
+→ 1: join: with the result of filter, which has no state store. Give it one, in which the join looks up: store='…'
 
 customers.join(payments.to_table().map_values({"paid": "paid"}))
-→ 1: join: the other table is the result of map_values. Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')
+→ 1: join: the other table is the result of map_values, which has no state store. Give it one, in which the join looks up: store='…'
 
 customers.map_values({"city": "city"}).join(payments.to_table(), foreign_key="city")
 → 1: join: by a foreign key with this table being the result of map_values. Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')

@@ -20,7 +20,7 @@ from streamplan.model.stages.process import ProcessStage
 from streamplan.model.stages.process_stores import ProcessStoresStage
 from streamplan.model.stages.stage import Stage, StatelessStage
 from streamplan.model.stages.stream_join import StreamJoinStage
-from streamplan.model.stages.table_join import TableJoinStage
+from streamplan.model.stages.table_join import TableJoinStage, joins_of_tables
 from streamplan.model.stages.task_aggregate import TaskAggregateStage
 from streamplan.model.stages.window import WindowStage
 
@@ -52,6 +52,10 @@ def _is_alone(stage: Stage) -> bool:
         return len(stage.nodes) == 1
     if isinstance(stage, ProcessStoresStage):
         return len(stage.parts) == 1
+    if isinstance(stage, LookUpStage):
+        return not stage.in_results
+    if isinstance(stage, TableJoinStage):
+        return not stage.has_results
     names = {node.name for node in stage.nodes}
     return not stage.is_native or names.isdisjoint(stage.subtopology.downstream_of(names))
 
@@ -61,6 +65,8 @@ def _parts_of(stage: Stage, others: Sequence[Stage]) -> Iterable[Stage]:
         return look_ups(stage, others)
     if isinstance(stage, ForeignKeyStage):
         return foreign_key_sides(stage)
+    if isinstance(stage, TableJoinStage):
+        return joins_of_tables(stage, behind_sources=any(isinstance(other, ForeignKeyStage) for other in others))
     if isinstance(stage, AggregateStage):
         return (TaskAggregateStage(stage.subtopology, (node,)) for node in stage.nodes)
     if isinstance(stage, ProcessStoresStage):
@@ -80,8 +86,8 @@ def stage_of(subtopology: Subtopology) -> Stage:
 
 def repeats_its_state(subtopology: Subtopology) -> bool:
     """Whether a micro-batch that runs again leaves the same state. Behind a global table it may meet other rows."""
-    takers = [node for stage in stages_of(subtopology) if not stage.is_at_sources for node in stage.takers]
-    before = subtopology.upstream_of(takers)
+    given = [stage for stage in stages_of(subtopology) if not stage.is_at_sources]
+    before = subtopology.upstream_of(node for stage in given for node in (*stage.takers, *stage.looked_up))
     return not any(isinstance(node, Processor) and isinstance(node.operation, GlobalJoin) for node in before)
 
 
@@ -97,7 +103,8 @@ def passing_by(subtopology: Subtopology) -> tuple[str, ...]:
         return tuple(each.name for each in subtopology.sources if each.carried is None and each.name not in read)
     takers = [{node.name for node in stage.takers} for stage in stages]
     behind = subtopology.downstream_of(set[str]().union(*takers))
-    meeting = behind.union(*(names for names in takers if names & behind))
+    given = {node.name for stage in stages if stage.rejects_beside for node in stage.takers}
+    meeting = behind.union(*(names for names in takers if names & behind)) - given
     before = subtopology.predecessors
     passed = (name for node in subtopology.nodes if node.name in meeting for name in before[node.name])
     return tuple(dict.fromkeys(name for name in passed if name not in behind.union(*takers)))

@@ -144,7 +144,10 @@ class StageChain(Stage):
         return tuple(node for part in self.parts for node in part.replaced_updates(nodes))
 
     def part_of(self, node: Processor) -> Stage:
-        """See :meth:`Stage.part_of`. A processor that is no part's own belongs to the first part behind it."""
+        """See :meth:`Stage.part_of`. A processor that is no part's own belongs to the first part behind it.
+
+        One whose store several parts have belongs to a part that restores the deletions, too.
+        """
         own = next((part for part in self.parts if part.owns(node)), None)
         if own is not None:
             return own
@@ -155,9 +158,21 @@ class StageChain(Stage):
 
     def before(self, part: Stage) -> tuple[Stage, ...]:
         """Return the parts of whose results a part is given records, in their order."""
-        if part.is_at_sources:
+        before = (*self.before_takers(part), *self.before_table(part))
+        return tuple(other for other in self.parts if other in before)
+
+    def before_takers(self, part: Stage) -> tuple[Stage, ...]:
+        """Return those of whose results a part is given records by the nodes before its takers."""
+        return () if part.is_at_sources else self._with_nodes(part, self.subtopology.upstream_of(part.takers))
+
+    def before_table(self, part: Stage) -> tuple[Stage, ...]:
+        """Return those that make the tables in which a part looks up."""
+        if not part.looked_up:
             return ()
-        names = {node.name for node in self.subtopology.upstream_of(part.takers)}
+        return self._with_nodes(part, (*self.subtopology.upstream_of(part.looked_up), *part.looked_up))
+
+    def _with_nodes(self, part: Stage, nodes: Iterable[Node]) -> tuple[Stage, ...]:
+        names = {node.name for node in nodes}
         return tuple(
             other
             for other in self.parts

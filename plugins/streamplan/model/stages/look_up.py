@@ -6,14 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import (
-    Join,
-    TableSource,
-)
+from streamplan.model.operations import Join, TableSource
 from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
+from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.stage import Restore, Stage, any_of
-from streamplan.model.stages.table_join import WRITE_TABLE, TableJoinStage
+from streamplan.model.stages.table_join import TableJoinStage
 
 
 @dataclass(frozen=True)
@@ -29,6 +26,12 @@ class LookUpStage(Stage):
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
         """See :meth:`Stage.nodes_in`."""
         return subtopology.processors_with(Join)
+
+    @property
+    def in_results(self) -> tuple[Processor, ...]:
+        """The joins with tables that are not read from a topic."""
+        read = self.subtopology.table_stores.values()
+        return tuple(node for node in self.nodes if node.store not in read)
 
     @property
     def results(self) -> tuple[Processor, ...]:
@@ -54,20 +57,6 @@ class LookUpStage(Stage):
     def depends_on_arrival(self, nodes: Collection[Node]) -> str:
         """See :meth:`Stage.depends_on_arrival`."""
         return "what a join wrote depends on when a table's row came" if any_of(self.nodes, nodes) else ""
-
-    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
-        """See :meth:`Stage.faults`."""
-        stores = self.subtopology.table_stores.values()
-        joined = {store for other in others if isinstance(other, TableJoinStage) for store in other.joined_stores}
-        for node in self.nodes:
-            if node.store in joined:
-                yield Diagnostic(
-                    node.location,
-                    "a stream is joined with a table that another table is joined with",
-                    "Write the joined table to a compacted topic with to_stream().to('…') and join Topology.table('…')",
-                )
-            elif node.store not in stores:
-                yield Diagnostic(node.location, "a join with the result of an aggregate", WRITE_TABLE)
 
 
 @dataclass(frozen=True)
@@ -99,6 +88,50 @@ class ResultLookUpStage(LookUpStage):
         return tuple(source for source in self.subtopology.sources if source.name == self.table)
 
 
+@dataclass(frozen=True)
+class LookUpInResultStage(LookUpStage):
+    """A join with a table that is a result: of an aggregate, of ``to_table``, or of an operation with a store.
+
+    In the library the join reads the store of the table. Here it has a state of its own, which is given each update of
+    the table, and is restored from the changelog of the table.
+    """
+
+    has_one_node: ClassVar[bool] = True
+    is_at_sources: ClassVar[bool] = False
+    rejects_beside: ClassVar[bool] = True
+
+    restores_deletions = False
+
+    @property
+    def results(self) -> tuple[Processor, ...]:
+        """See :attr:`Stage.results`."""
+        return self.nodes
+
+    @property
+    def looked_up(self) -> tuple[Processor, ...]:
+        """See :attr:`Stage.looked_up`. It is the processor that writes the store of the table."""
+        (node,) = self.nodes
+        return tuple(each for each in self.subtopology.processors if each.writes_store and each.store == node.store)
+
+    @property
+    def stores(self) -> Mapping[str, Restore]:
+        """See :attr:`Stage.stores`."""
+        return {str(node.store): Restore.LAST_OF_KEY for node in self.nodes}
+
+    @property
+    def in_order(self) -> bool:
+        """Whether stream and table come of one topic, so that the order of its records decides, and not their times."""
+        return any(source in self._sources_of(self.nodes) for source in self._sources_of(self.looked_up))
+
+    @property
+    def read_without_limit(self) -> tuple[Source, ...]:
+        """See :attr:`Stage.read_without_limit`."""
+        return () if self.in_order else self._sources_of(self.looked_up)
+
+    def _sources_of(self, nodes: Iterable[Node]) -> tuple[Source, ...]:
+        return tuple(node for node in self.subtopology.upstream_of(nodes) if isinstance(node, Source))
+
+
 def look_ups(stage: LookUpStage, others: Sequence[Stage]) -> Iterable[LookUpStage]:
     """Divide the joins with tables of a sub-topology: those at its sources are one stage.
 
@@ -106,11 +139,16 @@ def look_ups(stage: LookUpStage, others: Sequence[Stage]) -> Iterable[LookUpStag
         stage: Has all of them.
         others: The other stages of the sub-topology.
     """
-    reached = stage.subtopology.downstream_of({node.name for other in others for node in other.results})
-    joins_tables = any(other.is_at_sources for other in others)
-    at_sources = tuple(node for node in stage.nodes if not joins_tables and node.name not in reached)
+    in_results = stage.in_results
+    results = {node.name for other in others for node in other.results} | {node.name for node in in_results}
+    others_reach = stage.subtopology.downstream_of(results)
+    joins_tables = any(isinstance(other, TableJoinStage | ForeignKeyStage) for other in others)
+    at_sources = tuple(
+        node for node in stage.nodes if not joins_tables and node.name not in others_reach and node not in in_results
+    )
     if at_sources:
         yield LookUpStage(stage.subtopology, at_sources)
     for node in stage.nodes:
         if node not in at_sources:
-            yield ResultLookUpStage(stage.subtopology, (node,))
+            kind = LookUpInResultStage if node in in_results else ResultLookUpStage
+            yield kind(stage.subtopology, (node,))

@@ -31,6 +31,8 @@ class Stage:
         has_one_node: Whether Spark's operator has one such processor. Others share the operator.
         is_at_sources: Whether it is given what the sources read, and not what operations have made of that.
         leaves_out_records: Whether operations are not given all records of the sources behind it.
+        rejects_beside: Whether its plans reject what comes of no other state within the streaming plan. Where other
+            state gives it records, too, that need not pass by the other state then.
     """
 
     subtopology: Subtopology
@@ -39,6 +41,7 @@ class Stage:
     has_one_node: ClassVar[bool] = False
     is_at_sources: ClassVar[bool] = False
     leaves_out_records: ClassVar[bool] = False
+    rejects_beside: ClassVar[bool] = False
 
     @property
     def aggregates(self) -> bool:
@@ -107,6 +110,11 @@ class Stage:
     def takers(self) -> tuple[Processor, ...]:
         """The processors that are given the records of which it makes its results."""
         return self.nodes
+
+    @property
+    def looked_up(self) -> tuple[Processor, ...]:
+        """The processors of which it is given each update, because it looks up in their tables."""
+        return ()
 
     @property
     def results(self) -> tuple[Processor, ...]:

@@ -74,6 +74,13 @@ class KeyWindows:
             if window in now or window in self.known or (of_nothing and window in self.deleted):
                 yield Change(turn, *window, at, now.get(window))
 
+    def taken_changes(self) -> list[Change]:
+        """Return the changes since the last call, so that each is told once."""
+        changes = list(self.changes())
+        self.changed_at.clear()
+        self.known = frozenset((start, end) for start, end, _ in self.windows)
+        return changes
+
     def take(self, before: int) -> list[tuple[int, int, Any]]:
         """Remove the windows that end before a time, and return them."""
         taken = [window for window in self.windows if window[1] < before]

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from streamplan.model.operations import Aggregate, Count, TableCount, TableKeySelect
+from streamplan.model.operations import Aggregate, AggregateWindowsFunction, Count, TableCount, TableKeySelect
 from streamplan.model.processor_topology import Processor
 from streamplan.serdes.changes import FORMAT, Changes
 from streamplan.serdes.primitive import KeySerde
@@ -129,7 +129,8 @@ def stored_table(node: Processor, rows: DataFrame, known: RecordFrame, written: 
         known: What it passes; only the types are used.
         written: What it writes into its changelog; only the types are used.
     """
-    if not isinstance(node.operation, Count | TableCount | Aggregate):
+    folds = isinstance(node.operation, Count | TableCount | Aggregate)
+    if not folds or isinstance(node.operation, AggregateWindowsFunction):
         return refusing_unreadable(read_stored(rows, known.schema, known.key_serde))
     fields = {name: written.data.schema[name].dataType for name in written.fields}
     types = StructType([StructField(f"s0_{name}", of_field) for name, of_field in fields.items()])

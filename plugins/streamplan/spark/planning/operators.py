@@ -96,6 +96,8 @@ class OperatorPlanner:
     ``grouped``  the nodes whose records were grouped, so that those that cannot be are rejected once
     ``read``     of a sub-topology with several states the records of each source, as they were read, by its name
     ``read_table``  reads global tables in the workers; None takes them for empty: where nobody looks at the results
+    ``of_tables``   has planned the tables in which the next state looks up, with each of their updates; None where this
+                    planner has them
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class OperatorPlanner:
         self.grouped: set[str] = set()
         self.read: Mapping[str, RecordFrame] = {}
         self.read_table: ReadTable | None = None
+        self.of_tables: OperatorPlanner | None = None
         self._rows: list[DataFrame] = []
         self._observations: list[tuple[str, Observation]] = []
         self._schemas: dict[str, Serde] = {}

@@ -45,6 +45,53 @@ def join_streams_with_tables(frames: Mapping[str, RecordFrame], tables: Mapping[
     Returns:
         One row for each record. The fields of source ``n`` stand in ``f<n>``, the row of table ``n`` in ``t<n>``.
     """
+    rows = _rows(frames)
+    types = _types(rows, frames, tables)
+    return _looked_up(rows, types, _TableJoin(types, [each for each in range(len(frames)) if each not in types]))
+
+
+def join_stream_with_result(
+    stream: RecordFrame, table: RecordFrame, store: str, *, table_comes_first: bool | None, restored: bool = False
+) -> DataFrame:
+    """Look up the key of every record of a stream in a table that is a result, of which each update is there.
+
+    Args:
+        stream: The records of the stream.
+        table: The updates of the table; or what its changelog has.
+        store: The name of the table's store.
+        table_comes_first: Of stream and table that come of one topic, whether a record meets what the table has made of
+            it. The records are then joined in the order of the stream task. None where they come of other topics: then
+            their times decide, as for a table that is read.
+        restored: Whether the rows are those of a changelog. A record meets them whatever its time is.
+
+    Returns:
+        As of :func:`join_streams_with_tables`, where the stream is source 0 and the table source 1, without the rows of
+        the table.
+    """
+    frames = {"stream": stream, "table": table}
+    rows = _rows(frames)
+    types = _types(rows, frames, {"table": store})
+    if table_comes_first is not None:
+        return _looked_up(rows, types, _LookUpInOrder(types[1], table_comes_first=table_comes_first))
+    return _looked_up(rows, types, _TableJoin(types, [0], restored=restored, passes_tables=False))
+
+
+def _types(rows: DataFrame, frames: Mapping[str, RecordFrame], tables: Mapping[str, str]) -> dict[int, StructType]:
+    """By the number of a table the type of its rows."""
+    return {
+        number: cast(StructType, rows.schema[f"f{number}"].dataType)
+        for number, name in enumerate(frames)
+        if name in tables
+    }
+
+
+def _looked_up(rows: DataFrame, types: Mapping[int, StructType], processor: StatefulProcessor) -> DataFrame:
+    table_columns = [StructField(f"t{number}", row_type) for number, row_type in types.items()]
+    schema = StructType([*rows.schema.fields, *table_columns])
+    return rows.groupBy("partition", "key").transformWithState(processor, schema, "Update", "none")
+
+
+def _rows(frames: Mapping[str, RecordFrame]) -> DataFrame:
     sides = []
     for number, original in enumerate(frames.values()):
         frame = rejecting_binary_keys(original)
@@ -65,16 +112,7 @@ def join_streams_with_tables(frames: Mapping[str, RecordFrame], tables: Mapping[
                 ).alias(f"f{number}"),
             )
         )
-    rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), sides)
-    types = {
-        number: cast(StructType, rows.schema[f"f{number}"].dataType)
-        for number, name in enumerate(frames)
-        if name in tables
-    }
-    table_columns = [StructField(f"t{number}", row_type) for number, row_type in types.items()]
-    schema = StructType([*rows.schema.fields, *table_columns])
-    processor = _TableJoin(types, [number for number in range(len(frames)) if number not in types])
-    return rows.groupBy("partition", "key").transformWithState(processor, schema, "Update", "none")
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), sides)
 
 
 def joined_frames(
@@ -83,7 +121,7 @@ def joined_frames(
     """Return the records of each source, with the row of each table in ``record`` under the name of its store.
 
     Args:
-        batch: What :func:`join_streams_with_tables` gave.
+        batch: What :func:`join_streams_with_tables` or :func:`join_stream_with_result` gave.
         frames: As for :func:`join_streams_with_tables`; only what is known of them is used.
         tables: As for :func:`join_streams_with_tables`.
     """
@@ -108,13 +146,24 @@ def joined_frames(
 class _TableJoin(StatefulProcessor):
     """Looks up the records of one key of one stream task.
 
-    ``types``    the fields of each source that is a table, by its number
-    ``streams``  the numbers of the other sources
+    ``types``          the fields of each source that is a table, by its number
+    ``streams``        the numbers of the other sources
+    ``restored``       whether the rows are those of changelogs, which a record meets whatever its time is
+    ``passes_tables``  whether there is a row for each record of a table, too
     """
 
-    def __init__(self, types: Mapping[int, StructType], streams: Sequence[int]) -> None:
+    def __init__(
+        self,
+        types: Mapping[int, StructType],
+        streams: Sequence[int],
+        *,
+        restored: bool = False,
+        passes_tables: bool = True,
+    ) -> None:
         self._types = types
         self._streams = streams
+        self._restored = restored
+        self._passes_tables = passes_tables
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._tables = {}
@@ -129,8 +178,11 @@ class _TableJoin(StatefulProcessor):
         ordered = sorted(rows, key=lambda row: task_order(row.record))  # within each source; between them time decides
         for row in ordered:
             if row.source in self._tables and not row.rejected:
-                self._tables[row.source].put(row.at, None if row.deleted else row[f"f{row.source}"])
+                at = _BEFORE_ALL_TIME if self._restored else row.at
+                self._tables[row.source].put(at, None if row.deleted else row[f"f{row.source}"])
         for row in ordered:
+            if row.source in self._tables and not self._passes_tables:
+                continue
             table_rows = {
                 f"t{number}": None if row.rejected or row.source == number else table.get(row.source, row.at)
                 for number, table in self._tables.items()
@@ -141,6 +193,44 @@ class _TableJoin(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+class _LookUpInOrder(StatefulProcessor):
+    """Looks up the records of one key of one stream task in a table that comes of the same topic.
+
+    ``row_type``           the fields of the table, which is source 1; the stream is source 0
+    ``table_comes_first``  whether a record meets what the table has made of it
+    """
+
+    def __init__(self, row_type: StructType, *, table_comes_first: bool) -> None:
+        self._row_type = row_type
+        self._table_comes_first = table_comes_first
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("row", StructType([StructField("row", self._row_type)]))
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        names = self._row_type.names
+        state = self._state.get() if self._state.exists() else None
+        found = None if state is None else tuple(state[0])
+        for row in sorted(rows, key=self._place):
+            if row.source == 0:
+                yield Row(**row.asDict(), t1=None if found is None else dict(zip(names, found, strict=True)))
+            else:
+                fields = row.f1
+                found = None if row.deleted else tuple(fields[name] for name in names)
+        if found is not None:
+            self._state.update((found,))
+        elif state is not None:
+            self._state.clear()
+
+    def close(self) -> None:
+        pass
+
+    def _place(self, row: Row) -> tuple[Any, ...]:
+        *place, order = task_order(row.record)
+        is_behind = (row.source == 1) != self._table_comes_first
+        return *place, is_behind, order
 
 
 class _Table:

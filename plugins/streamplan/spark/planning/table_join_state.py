@@ -7,7 +7,7 @@ has no more than the rows, and the joined value itself is an expression of Spark
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -88,8 +88,18 @@ class KeyTimes:
             is_there: Whether the update has a value: it is no deletion. A table deletes nothing that it does not have.
             at: Its time in ms.
         """
-        changes = {source: Change(is_there, source in self.times, at)}
-        self._put(source, is_there, at)
+        change = Change(is_there, source in self.times, at)
+        self.put(source, at, is_there=is_there)
+        yield from self.joined(source, change)
+
+    def joined(self, source: int, change: Change) -> Iterator[tuple[int, Change]]:
+        """Yield the number and the change of each join that a change of a source table reaches.
+
+        Args:
+            source: The number of the table.
+            change: What became of its value, as of which :meth:`put` has told.
+        """
+        changes = {source: change}
         for join in self._joins:
             if join.this in changes:
                 change, found, is_kept_alone = changes[join.this], self.of(join.other), join.left
@@ -107,10 +117,11 @@ class KeyTimes:
             time = change.at if found is None else max(change.at, found)
             changes[join.number] = Change(made[0], made[1], time)
             if join.store is not None:
-                self._put(join.number, made[0], time)
+                self.put(join.number, time, is_there=made[0])
             yield join.number, changes[join.number]
 
-    def _put(self, number: int, is_there: bool, at: int) -> None:
+    def put(self, number: int, at: int, *, is_there: bool) -> None:
+        """Take in that a table has a value of this time in ms, or that it has none."""
         if is_there:
             self.times[number] = at
         else:
@@ -124,9 +135,22 @@ class TableJoinState(StatefulProcessor):
         types: The fields of each source that is a table, by its number.
         joins: As for :class:`KeyTimes`.
         restored: Whether the rows are those of changelogs, and no updates.
+        cached: The tables whose updates the library's record cache holds back. Their stores have all of them before the
+            first one is joined, which is when the other records of the micro-batch are joined.
+        passes_records: Whether there is a row for each record, too, beside the joined values that it gives.
     """
 
-    def __init__(self, types: Mapping[int, StructType], joins: Sequence[JoinOfTables], *, restored: bool) -> None:
+    def __init__(
+        self,
+        types: Mapping[int, StructType],
+        joins: Sequence[JoinOfTables],
+        *,
+        restored: bool,
+        cached: Collection[int] = (),
+        passes_records: bool = True,
+    ) -> None:
+        self._cached = frozenset(cached)
+        self._passes_records = passes_records
         self._types = types
         self._joins = joins
         # In the order of their names: an operation that is added before one changes its number.
@@ -151,24 +175,33 @@ class TableJoinState(StatefulProcessor):
             values[number] = None if row is None else dict(zip(self._types[number].names, row, strict=True))
         found |= {join.number: next(known) for join in self._stored}
         times = KeyTimes(self._joins, {number: at for number, at in found.items() if at is not None})
+        held_back: list[tuple[Row, dict[str, Any] | None, Change]] = []
         nothing = {"join": None, **{f"t{number}": None for number in self._types}}
-        for row in rows if self._restored else sorted(rows, key=lambda row: task_order(row.record)):
+        # A look-up in the same table restores it from every record.
+        place = _restored_place if self._restored else lambda row: task_order(row.record)
+        for row in sorted(rows, key=place):
             if self._restored:
-                times.times[row.source] = row.at
+                times.put(row.source, row.at, is_there=not row.deleted)
                 if row.source in values:
-                    values[row.source] = self._fields(row)
+                    values[row.source] = None if row.deleted else self._fields(row)
                 continue
             is_update = row.source in values and not row.rejected
             if is_update and row.deleted and row.source not in times.times:
                 continue  # nothing was there
-            yield Row(**row.asDict(), **nothing)
+            if self._passes_records:
+                yield Row(**row.asDict(), **nothing)
             if not is_update:
                 continue
-            values[row.source] = None if row.deleted else self._fields(row)
-            for number, change in times.update(row.source, is_there=not row.deleted, at=row.at):
-                joined = {"at": change.at, f"f{row.source}": None}
-                tables = {f"t{each}": value for each, value in values.items()}
-                yield Row(**{**row.asDict(), **joined}, join=number, **tables)
+            value = None if row.deleted else self._fields(row)
+            change = Change(not row.deleted, row.source in times.times, row.at)
+            values[row.source] = value
+            times.put(row.source, row.at, is_there=change.is_there)
+            if row.source in self._cached:
+                held_back.append((row, value, change))
+            else:
+                yield from _joined_rows(row, times.joined(row.source, change), values)
+        for row, value, change in sorted(held_back, key=lambda held: held[0].source):
+            yield from _joined_rows(row, times.joined(row.source, change), {**values, row.source: value})
         if not times.times:
             if stored:
                 self._state.clear()
@@ -186,3 +219,18 @@ class TableJoinState(StatefulProcessor):
     def _fields(self, row: Row) -> dict[str, Any]:
         fields = row[f"f{row.source}"]
         return {name: fields[name] for name in self._types[row.source].names}
+
+
+def _joined_rows(
+    row: Row, changes: Iterable[tuple[int, Change]], values: Mapping[int, Mapping[str, Any] | None]
+) -> Iterator[Row]:
+    """Yield a row for each join that an update reaches, with the rows of all tables."""
+    for number, change in changes:
+        joined = {"at": change.at, f"f{row.source}": None}
+        tables = {f"t{each}": value for each, value in values.items()}
+        yield Row(**{**row.asDict(), **joined}, join=number, **tables)
+
+
+def _restored_place(row: Row) -> int:
+    """The place of a row in its changelog. A join with a store has the last one of each key, without a record."""
+    return 0 if row.record is None else row.record["offset"] or 0

@@ -10,8 +10,8 @@ joined tables need no second state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from typing import cast
@@ -31,12 +31,36 @@ from streamplan.spark.planning.table_join_state import JoinOfTables, TableJoinSt
 from streamplan.spark.sink.spec import TASK_ORDER
 
 
-def join_table_updates(subtopology: Subtopology, frames: Mapping[str, RecordFrame]) -> DataFrame:
-    """Join the updates of the tables of a sub-topology.
+@dataclass(frozen=True)
+class Joins:
+    """Joins of tables in one state.
+
+    Attributes:
+        subtopology: That has them.
+        of_nodes: Each with the node that passes its result, behind those that it takes a table from.
+        cached: The numbers of the tables whose updates come when all of a micro-batch have changed them, as those of
+            the library's record cache do.
+        of_results: Whether the tables are results, whose updates other nodes pass on.
+    """
+
+    subtopology: Subtopology
+    of_nodes: Sequence[tuple[Processor, JoinOfTables]]
+    cached: Collection[int] = ()
+    of_results: bool = False
+
+    @property
+    def in_order(self) -> list[JoinOfTables]:
+        """The joins alone."""
+        return [join for _, join in self.of_nodes]
+
+
+def join_table_updates(joins: Joins, frames: Mapping[str, RecordFrame]) -> DataFrame:
+    """Join the updates of tables.
 
     Args:
-        subtopology: With joins of tables.
-        frames: The records of each source, by the name of the source.
+        joins: The joins.
+        frames: The records of each source, by the name of the source; or the updates of each table, by the name of the
+            node that passes them.
 
     Returns:
         One row for each record, but for the deletion of a key that the table does not have. Its fields stand in
@@ -44,22 +68,20 @@ def join_table_updates(subtopology: Subtopology, frames: Mapping[str, RecordFram
         record gives, with the time of that value in ``at``. The rows of all tables stand in ``t<n>`` there.
     """
     rows = [_rows(number, frame) for number, frame in enumerate(frames.values())]
-    return _joined(subtopology, frames, rows, restored=False)
+    return _joined(joins, frames, rows, restored=False)
 
 
-def restore_table_joins(
-    subtopology: Subtopology, frames: Mapping[str, RecordFrame], results: Mapping[str, DataFrame]
-) -> DataFrame:
+def restore_table_joins(joins: Joins, frames: Mapping[str, RecordFrame], results: Mapping[str, DataFrame]) -> DataFrame:
     """Read the rows of changelogs into the state that :func:`join_table_updates` goes on with.
 
     Args:
-        subtopology: With joins of tables.
+        joins: The joins.
         frames: The last records of each table's changelog, by the name of its source. Other sources have no records.
         results: By the name of a join with a store the last records of its changelog, in the columns
             :data:`streamplan.spark.sources.RAW`.
     """
     rows = [_rows(number, refusing_unreadable(frame)) for number, frame in enumerate(frames.values())]
-    of_names = {node.name: join.number for node, join in joins_of(subtopology, list(frames))}
+    of_names = {node.name: join.number for node, join in joins.of_nodes}
     for name, records in results.items():
         record = rows[0].schema["record"].dataType
         rows.append(
@@ -73,7 +95,7 @@ def restore_table_joins(
                 F.lit(None).cast(record).alias("record"),
             )
         )
-    return _joined(subtopology, frames, rows, restored=True)
+    return _joined(joins, frames, rows, restored=True)
 
 
 def records_of_sources(batch: DataFrame, frames: Mapping[str, RecordFrame]) -> dict[str, RecordFrame]:
@@ -95,64 +117,59 @@ def records_of_sources(batch: DataFrame, frames: Mapping[str, RecordFrame]) -> d
     return found
 
 
-def joined_tables(
-    batch: DataFrame, subtopology: Subtopology, frames: Mapping[str, RecordFrame]
-) -> dict[str, RecordFrame]:
+def joined_tables(batch: DataFrame, joins: Joins, frames: Mapping[str, RecordFrame]) -> dict[str, RecordFrame]:
     """Return the updates of each joined table, by the name of the processor that passes them.
 
     Args:
         batch: What :func:`join_table_updates` gave.
-        subtopology: As for :func:`join_table_updates`.
+        joins: The joins.
         frames: As for :func:`join_table_updates`; only what is known of them is used.
     """
-    joins = joins_of(subtopology, list(frames))
     found: dict[str, RecordFrame] = {}
-    for node, join in joins:
+    for node, join in joins.of_nodes:
         rows = batch.where(F.col("join") == join.number)
         rows = rows.withColumn("record", F.col("record").withField("timestamp", F.timestamp_millis("at")))
-        data = _with_value(rows, join.number, joins, list(frames.values()))
+        data = _with_value(rows, join.number, joins.of_nodes, list(frames.values()))
         value = F.col(_value(join.number))
         record = F.col("record").withField("order", F.concat("record.order", F.array(F.lit(join.number))))
         record = record.withField("value", F.when(value.isNotNull(), F.lit(b"")))
         data = data.select(F.col(f"{_value(join.number)}.*"), record.alias("record"))
         encoded = F.when(F.col("record.value").isNotNull(), F.expr(value_expression(declared_fields(data))))
         data = data.withColumn("record", F.col("record").withField("value", encoded))
-        key_serde = subtopology.key_serde_of(node.name)
+        key_serde = joins.subtopology.key_serde_of(node.name)
         found[node.name] = RecordFrame(
             data, value_is_raw=False, no_rejects=True, key_not_null=True, format="json", key_serde=key_serde
         )
     return found
 
 
-def last_joined_tables(
-    batch: DataFrame, subtopology: Subtopology, frames: Mapping[str, RecordFrame]
-) -> dict[str, RecordFrame]:
+def last_joined_tables(batch: DataFrame, joins: Joins, frames: Mapping[str, RecordFrame]) -> dict[str, RecordFrame]:
     """Return the last update of each key of each joined table, as of all records that there are.
 
     It does not depend on the order of the topics, but for its time where one of the tables has no value. That time is
     null. Of the record only the partition is told, as of the result of an aggregate.
 
     Args:
-        batch: As for :func:`joined_tables`.
-        subtopology: As for :func:`joined_tables`.
-        frames: As for :func:`joined_tables`.
+        batch: What :func:`join_table_updates` gave.
+        joins: The joins.
+        frames: As for :func:`join_table_updates`; only what is known of them is used.
     """
     order = [F.desc(f"record.{name}") for name in TASK_ORDER]
     by_key = Window.partitionBy("join", "partition", "key").orderBy(*order)
     last = batch.where("join is not null").withColumn("_place", F.row_number().over(by_key)).where("_place = 1")
-    joins = {join.number: join for _, join in joins_of(subtopology, list(frames))}
+    by_number = {join.number: join for join in joins.in_order}
 
     def sources_of(number: int) -> list[int]:
-        join = joins.get(number)
+        join = by_number.get(number)
         return [number] if join is None else [*sources_of(join.this), *sources_of(join.other)]
 
     at = F.lit(None).cast("bigint")
-    for number in joins:
+    for number in by_number:
         are_there = [F.col(f"t{source}").isNotNull() for source in sources_of(number)]
         at = F.when((F.col("join") == number) & reduce(and_, are_there), F.col("at")).otherwise(at)
     nothing = {"topic": F.lit(None).cast("string"), "offset": F.lit(None).cast("bigint")}
     record = reduce(lambda record, name: record.withField(name, nothing[name]), nothing, F.col("record"))
-    return joined_tables(last.drop("_place").withColumns({"at": at, "record": record}), subtopology, frames)
+    return joined_tables(last.drop("_place").withColumns({"at": at, "record": record}), joins, frames)
 
 
 def without_updates(this: RecordFrame, other: RecordFrame) -> RecordFrame:
@@ -181,8 +198,41 @@ def joins_of(subtopology: Subtopology, sources: Sequence[str]) -> list[tuple[Pro
         for node in subtopology.processors
         if subtopology.predecessors[node.name] and subtopology.predecessors[node.name][0] in sources
     }
-    joins = []
-    for place, node in enumerate(subtopology.processors_with(TableJoin), len(sources)):
+    return _numbered(subtopology, subtopology.processors_with(TableJoin), numbers, len(sources))
+
+
+def joins_at_sources(subtopology: Subtopology, sources: Iterable[str]) -> Joins:
+    """Return the joins of the tables that the sources of a sub-topology read.
+
+    Args:
+        subtopology: The sub-topology.
+        sources: The names of its sources, in the order of their numbers.
+    """
+    return Joins(subtopology, joins_of(subtopology, list(sources)))
+
+
+def joins_of_results(
+    subtopology: Subtopology, nodes: Sequence[Processor], tables: Sequence[Processor], cached: Collection[Processor]
+) -> Joins:
+    """Return joins of tables of which some are results.
+
+    Args:
+        subtopology: The sub-topology.
+        nodes: The nodes that pass the joined values.
+        tables: The nodes that pass the updates of the tables, in the order of their numbers.
+        cached: Those whose updates the library's record cache holds back.
+    """
+    numbers = {node.name: number for number, node in enumerate(tables)}
+    held_back = [number for number, node in enumerate(tables) if node in cached]
+    return Joins(subtopology, _numbered(subtopology, nodes, numbers, len(tables)), held_back, of_results=True)
+
+
+def _numbered(
+    subtopology: Subtopology, nodes: Sequence[Processor], tables: Mapping[str, int], first: int
+) -> list[tuple[Processor, JoinOfTables]]:
+    """Number joins from ``first`` on. ``tables`` has the numbers of tables, by the nodes that pass their updates."""
+    numbers, joins = dict(tables), []
+    for place, node in enumerate(nodes, first):
         operation = node.operation
         assert isinstance(operation, TableJoin)
         numbers[node.name] = place
@@ -212,14 +262,15 @@ def _rows(number: int, original: RecordFrame) -> DataFrame:
 
 
 def _joined(
-    subtopology: Subtopology, frames: Mapping[str, RecordFrame], inputs: Sequence[DataFrame], *, restored: bool
+    joins: Joins, frames: Mapping[str, RecordFrame], inputs: Sequence[DataFrame], *, restored: bool
 ) -> DataFrame:
     rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), inputs)
-    joins = [join for _, join in joins_of(subtopology, list(frames))]
-    tables = sorted({side for join in joins for side in (join.this, join.other) if side < len(frames)})
+    tables = sorted({side for join in joins.in_order for side in (join.this, join.other) if side < len(frames)})
     types = {number: cast(StructType, rows.schema[f"f{number}"].dataType) for number in tables}
     added = [StructField("join", IntegerType()), *(StructField(f"t{number}", types[number]) for number in tables)]
-    state = TableJoinState(types, joins, restored=restored)
+    state = TableJoinState(
+        types, joins.in_order, restored=restored, cached=joins.cached, passes_records=not joins.of_results
+    )
     schema = StructType([*rows.schema.fields, *added])
     return rows.groupBy("partition", "key").transformWithState(state, schema, "Update", "none")
 

@@ -86,6 +86,7 @@ def aggregate_windows(
     ticks: DataFrame | None = None,
     *,
     by_record: bool = False,
+    passes_each: bool = False,
     times: Mapping[int, int] | None = None,
 ) -> DataFrame:
     """Aggregate the records of each key and window.
@@ -97,6 +98,8 @@ def aggregate_windows(
         ticks: A stream with rows for stream tasks whose time may go on without records; None without such tasks.
         by_record: Whether a final result has the place of the record that closed its window, in ``closed_by``, as other
             state needs it that it is given to. Without it final results are behind all records of a micro-batch.
+        passes_each: Without windows, whether each record gives an update, with the place of the record in
+            ``closed_by``. Without it the updates of a key are one for each micro-batch.
         times: By partition the time in ms that the wall clock has given to a stream task, where all records are
             recounted. None where the micro-batch has it.
 
@@ -133,7 +136,7 @@ def aggregate_windows(
     )
     if ticks is not None:
         rows = rows.unionByName(ticks, allowMissingColumns=True)
-    return _aggregated(node, parts, rows, records, by_record=by_record, times=times)
+    return _aggregated(node, parts, rows, records, by_record=by_record, passes_each=passes_each, times=times)
 
 
 def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, times: Mapping[int, int]) -> DataFrame:
@@ -351,6 +354,7 @@ def _aggregated(
     *,
     restored: Mapping[int, int] | None = None,
     by_record: bool = False,
+    passes_each: bool = False,
     times: Mapping[int, int] | None = None,
 ) -> DataFrame:
     of_parts = rows.schema["parts"].dataType
@@ -366,16 +370,18 @@ def _aggregated(
         StructField("parts", of_parts),
         StructField("place", IntegerType()),
     ]
-    closed_by = [StructField(CLOSED_BY, rows.schema["place"].dataType)] if final and by_record else []
+    windows = _windows(node)
+    passes_each = passes_each and windows is None
+    has_place = passes_each or (final and by_record)
+    closed_by = [StructField(CLOSED_BY, rows.schema["place"].dataType)] if has_place else []
     rejected: list[StructField] = []
     folding: Merging | FunctionFold = Merging(tuple(function for function, _ in parts.functions), tuple(parts.types))
     if isinstance(node.operation, AggregateWindowsFunction):
         folding = FunctionFold(_functions(node.operation), records.schema, records.key_serde, keeps_times=final)
         of_record = rows.schema["record"].dataType if restored is None else StringType()
         rejected = [StructField("record", of_record), StructField("reason", StringType())]
-    windows = _windows(node)
     if windows is None:
-        processor: WindowAggregate = TotalAggregate(folding, of_parts, restored=restored)
+        processor: WindowAggregate = TotalAggregate(folding, of_parts, restored=restored, passes_each=passes_each)
     else:
         of_task = FinalResults if final else WindowAggregate
         processor = of_task(windows, folding, of_parts, restored=restored, by_record=bool(closed_by), times=times)

@@ -98,6 +98,7 @@ class WindowAggregate(StatefulProcessor):
                     continue
                 if self._by_record and row.at > newest:
                     self._moved.append((row.at, row.place))
+                yield from self._passed_at_once(key[0], name, windows, row.place)
             newest = max(newest, row.at)
         given = self._clock if self._restored is None else self._restored
         times = times_by_clock() if given is None else given
@@ -112,6 +113,10 @@ class WindowAggregate(StatefulProcessor):
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
+
+    def _passed_at_once(self, partition: int, key: bytes, windows: KeyWindows, place: Any) -> Iterator[Row]:
+        """Yield what is passed of a record before the records behind it."""
+        yield from ()
 
     def _of(self, state: Any) -> KeyWindows:
         if isinstance(self._windows, SessionWindows):
@@ -184,11 +189,18 @@ class TotalAggregate(WindowAggregate):
         folding: As for :class:`WindowAggregate`.
         parts: As for :class:`WindowAggregate`.
         restored: As for :class:`WindowAggregate`.
+        passes_each: Whether each record gives a row, with its place in ``closed_by``. Without it a key has one row.
     """
 
     def __init__(
-        self, folding: Merging | FunctionFold, parts: StructType, *, restored: Mapping[int, int] | None
+        self,
+        folding: Merging | FunctionFold,
+        parts: StructType,
+        *,
+        restored: Mapping[int, int] | None,
+        passes_each: bool = False,
     ) -> None:
+        self._passes_each = passes_each
         self._by_record = False
         self._clock = None
         self._folding = folding
@@ -201,6 +213,11 @@ class TotalAggregate(WindowAggregate):
     def _add(self, windows: KeyWindows, row: Any, parts: Any, newest: int) -> None:
         assert isinstance(windows, KeyTotal)
         windows.add(row.at, parts, self._folding.of(row))
+
+    def _passed_at_once(self, partition: int, key: bytes, windows: KeyWindows, place: Any) -> Iterator[Row]:
+        if self._passes_each:
+            for change in windows.taken_changes():
+                yield Row(**self._changed(partition, key, change, change.turn).asDict(), closed_by=place)
 
     def _close(self, partition: int, touched: dict[bytes, KeyWindows], newest: int, swept: int) -> Iterator[Row]:
         """Put the totals into the state."""

@@ -83,6 +83,8 @@ class ChainPlan(StagePlan[StageChain]):
             passing = beside_sources(planner)
         else:
             planner.plan_beside([node for plan in self.plans for node in plan.stage.takers])
+            for plan in self.plans:
+                plan.reject_beside(planner)
             early = planner.take_output_rows().rows
             passing = passing_frames(planner)
         streaming = together({**_named([rows for *_, rows in parts]), **passed_rows(passing)}, early)
@@ -148,22 +150,32 @@ class ChainPlan(StagePlan[StageChain]):
         Raises:
             Refused: What is repeated need not give the same again.
         """
-        planner = self.planner(repeats=True)
-        planner.read = frames
-        planner.read_table = read_table
-        planner.bind_all(frames)
-        before = self.stage.before(plan.stage)
-        for other in self.plans:
-            if other.stage in before:
-                inputs = other.inputs(planner)
-                other.bind(planner, operate(other, inputs, planner), inputs)
-        if before:
+
+        def before(stages: Sequence[Stage], *, passes_each: bool = False) -> OperatorPlanner:
+            planner = self.planner(repeats=True)
+            planner.read = frames
+            planner.read_table = read_table
+            planner.bind_all(frames)
+            for other in self.plans:
+                if other.stage in stages:
+                    repeated = replace(other, passes_each=passes_each)
+                    planner.of_tables = of_tables(other)
+                    inputs = repeated.inputs(planner)
+                    repeated.bind(planner, operate(repeated, inputs, planner), inputs)
+            return planner
+
+        def of_tables(of: OperatorPlan[Any]) -> OperatorPlanner | None:
+            return before(self.stage.before_table(of.stage), passes_each=True) if of.stage.looked_up else None
+
+        planner = before(self.stage.before_takers(plan.stage))
+        planner.of_tables = of_tables(plan)
+        if self.stage.before(plan.stage):
             self._require_deterministic(plan.stage)
         return planner
 
     def _require_deterministic(self, stage: Stage) -> None:
         """Refuse a function that need not return the same again: what is computed twice must be the same."""
-        for node in self.stage.subtopology.upstream_of(stage.takers):
+        for node in self.stage.subtopology.upstream_of((*stage.takers, *stage.looked_up)):
             function = function_of(node.operation) if isinstance(node, Processor) else None
             if function is not None and not function.deterministic:
                 raise Refused(

@@ -12,9 +12,11 @@ from typing import ClassVar
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from streamplan.model.operations import Join
+from streamplan.errors import Refused
+from streamplan.model.merge_order import comes_first
+from streamplan.model.operations import Join, function_of
 from streamplan.model.processor_topology import Processor
-from streamplan.model.stages.look_up import LookUpStage, ResultLookUpStage
+from streamplan.model.stages.look_up import LookUpInResultStage, LookUpStage, ResultLookUpStage
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
@@ -24,7 +26,12 @@ from streamplan.spark.planning.stages.stage_plan import (
     Recounting,
     StoredState,
 )
-from streamplan.spark.planning.stream_table_join import join_streams_with_tables, joined_frames
+from streamplan.spark.planning.stages.stored_tables import nothing_of, stored_updates, with_values
+from streamplan.spark.planning.stream_table_join import (
+    join_stream_with_result,
+    join_streams_with_tables,
+    joined_frames,
+)
 
 
 class LookUpPlan(OperatorPlan[LookUpStage]):
@@ -112,6 +119,110 @@ class ResultLookUpPlan(OperatorPlan[ResultLookUpStage]):
     def _tables(self) -> Mapping[str, str]:
         (node,) = self.stage.nodes
         return {self.stage.table: str(node.store)}
+
+
+class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
+    """Looks up the key of each record that a join is given, in a table that is a result."""
+
+    restores_with_inputs: ClassVar[bool] = True
+
+    def reject_beside(self, planner: OperatorPlanner) -> None:
+        """See :meth:`OperatorPlan.reject_beside`."""
+        (node,) = self.stage.nodes
+        (before,) = self.stage.subtopology.predecessors[node.name]
+        if planner.known(before) is not None:
+            self._stream(planner)
+
+    def inputs(self, planner: OperatorPlanner) -> Mapping[str, RecordFrame]:
+        """See :meth:`OperatorPlan.inputs`. These are the records of the stream, and the updates of the table."""
+        (node,), (table,) = self.stage.nodes, self.stage.looked_up
+        planner.plan_before([node])
+        return {node.name: self._stream(planner), table.name: self._updates(planner.of_tables or planner)}
+
+    def operate(self, inputs: Mapping[str, RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
+        """See :meth:`OperatorPlan.operate`."""
+        stream, table = inputs.values()
+        return join_stream_with_result(stream, table, self._store, table_comes_first=self._table_comes_first)
+
+    def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Mapping[str, RecordFrame]) -> None:
+        """See :meth:`OperatorPlan.bind`."""
+        (node,), (table,) = self.stage.nodes, self.stage.looked_up
+        assert isinstance(node.operation, Join)
+        frame = replace(joined_frames(rows, inputs, {table.name: self._store})[node.name], no_rejects=True)
+        planner.bind(node.name, _with_rows(frame, node, node.operation))
+
+    def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
+        """See :meth:`OperatorPlan.restore`. The changelog of the table has its rows."""
+        (table,) = self.stage.looked_up
+        records, updates = self.inputs(planner).values()
+        return join_stream_with_result(
+            nothing_of(records),
+            stored_updates(stored, planner.of_tables or planner, table, updates),
+            self._store,
+            table_comes_first=self._table_comes_first,
+            restored=True,
+        )
+
+    def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
+        """Let the planner go on with the rows that the records meet."""
+        planner.bind_all(frames)
+        inputs = self.inputs(planner)
+        self.bind(planner, self.operate(inputs, None), inputs)
+        return Recounted()
+
+    def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
+        """See :meth:`StagePlan.apply`."""
+        if not isinstance(node.operation, Join):
+            return super().apply(node, frames, planner)
+        (table,) = self.stage.looked_up
+        updates = planner.known(table.name)
+        if updates is None:
+            raise Refused(f"the table of {table.name} is not known, because Spark refuses an expression before it")
+        row = updates.data.select(F.struct(*updates.fields).alias("row")).schema["row"].dataType
+        record = F.col("record").withField(f"`{node.store}`", F.lit(None).cast(row))
+        return _with_rows(frames[0].with_record(record), node, node.operation)
+
+    @property
+    def _store(self) -> str:
+        (node,) = self.stage.nodes
+        return str(node.store)
+
+    @property
+    def _table_comes_first(self) -> bool | None:
+        (node,), (table,) = self.stage.nodes, self.stage.looked_up
+        return comes_first(self.stage.subtopology, table, node) if self.stage.in_order else None
+
+    def _stream(self, planner: OperatorPlanner) -> RecordFrame:
+        """Return the records that are joined. The others end here, once for a planner."""
+        (node,) = self.stage.nodes
+        frame = rejecting_binary_keys(planner.inputs_of(node)[0])
+        if not frame.no_rejects and node.name not in planner.grouped:
+            planner.write(dead_letter_rows(frame.rejected()))
+        planner.grouped.add(node.name)
+        met = [f"`{store}`" for store in self.stage.subtopology.table_stores.values()]
+        frame = frame.accepted()
+        return frame.with_record(F.col("record").dropFields(*met)) if met else frame
+
+    def _updates(self, planner: OperatorPlanner) -> RecordFrame:
+        (table,) = self.stage.looked_up
+        _require_deterministic(self.stage)
+        planner.plan((*self.stage.subtopology.upstream_of([table]), table))
+        frame = planner.consume(table.name)
+        assert frame is not None, f"{table.name} is planned on records that Spark refused"
+        if not frame.no_rejects:
+            planner.write(dead_letter_rows(frame.rejected()))
+        return with_values(frame.accepted())
+
+
+def _require_deterministic(stage: LookUpInResultStage) -> None:
+    """Refuse a function whose results are written into the changelog of the table, and computed again for the join."""
+    for node in stage.subtopology.upstream_of(stage.looked_up):
+        function = function_of(node.operation) if isinstance(node, Processor) else None
+        if function is not None and not function.deterministic:
+            raise Refused(
+                f"the table that is joined is made of what {function.name} returns, which need not be the same",
+                remedy="Put repartition(name='…') behind the function.",
+            )
 
 
 def _with_rows(frame: RecordFrame, node: Processor, join: Join) -> RecordFrame:

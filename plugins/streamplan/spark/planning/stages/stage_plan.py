@@ -189,9 +189,12 @@ class OperatorPlan(StagePlan[Kind]):
 
     Attributes:
         is_part: Whether the sub-topology has other state, too, or a stream that is merged with the results.
+        passes_each: Whether each record gives an update, as another state needs that looks up in the results. Without
+            it the updates of a key are one for each micro-batch, where the state is an aggregate.
     """
 
     is_part: bool = False
+    passes_each: bool = False
 
     restores_with_inputs: ClassVar[bool] = False
     """Whether :meth:`restore` plans the operators before the state: it reads the records that the state is given."""
@@ -224,6 +227,16 @@ class OperatorPlan(StagePlan[Kind]):
             frames: The records of each source, by its name.
         """
         return frames
+
+    def reject_beside(self, planner: OperatorPlanner) -> None:
+        """Let a planner write what the state rejects of records that no other state has given.
+
+        Where it is given records of others, too, :meth:`inputs` comes only when the streaming plan is complete.
+
+        Args:
+            planner: Of the sub-topology. What comes before all states is planned, and nothing else.
+        """
+        return
 
     @abstractmethod
     def inputs(self, planner: OperatorPlanner) -> Any:

@@ -59,7 +59,7 @@ class WindowPlan(OperatorPlan[WindowStage]):
         if self.stage.idle_ms is not None:
             assert ticks is not None, f"sub-topology {self.stage.subtopology.id} needs ticks"
             of_idle_tasks = ticks()
-        return aggregate_windows(node, inputs, of_idle_tasks, by_record=self.is_part)
+        return aggregate_windows(node, inputs, of_idle_tasks, by_record=self.is_part, passes_each=self.passes_each)
 
     def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: RecordFrame) -> None:
         """See :meth:`StagePlan.bind`."""
