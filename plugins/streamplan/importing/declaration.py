@@ -596,11 +596,13 @@ class _Writer:
         options: Options = {
             "foreign_key": self.ask.text(node.name, "the key of the other table that {} joins", "count")
         }
-        options |= {"store": literal(node.stores[0])} if node.stores else {}
-        self.number += len(operation.numbers) - (1 if node.stores else 2)
+        is_named = bool(node.stores) and number_of(node.stores[0]) is None
+        self.number += len(operation.numbers) - (1 if is_named else 2)
         if self._drawn("KTABLE-FK-JOIN-OUTPUT-") != node.name:
             options["name"] = literal(node.name.removesuffix("-result"))
-        self.number += 0 if node.stores else 1
+        if node.stores and node.stores[0] != f"KTABLE-FK-JOIN-OUTPUT-STATE-STORE-{self.number:010d}":
+            options["store"] = literal(node.stores[0])
+        self.number += not is_named
         self.tables.add(node.name)
         self._call(Call(node.name, this, "join", (Result(other), fields), options, _variable(node.name, "join")))
 

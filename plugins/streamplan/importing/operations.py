@@ -196,7 +196,9 @@ class _Operations:
 
     def _foreign_key_join(self, node: Node) -> Operation:
         join = self.found.foreign_key_joins[node.name]
-        numbers = (*map(number_of, join.drawn), *(() if node.stores else (None,)))  # of a store that is not shown
+        store = number_of(node.stores[0]) if node.stores else None
+        has_number = not node.stores or store is not None  # a store that is not shown has one
+        numbers = (*map(number_of, join.drawn), *((store,) if has_number else ()))
         return Operation("foreign_key_join", node, (join.this, join.other), numbers)
 
     def _cogroup(self, node: Node) -> Operation:
