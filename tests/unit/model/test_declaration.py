@@ -1116,9 +1116,11 @@ def test_a_table_is_joined_by_several_foreign_keys(
     topology: Topology, users: KTable, addresses: KTable, again: Callable[[KTable, KTable, KTable], Any]
 ) -> None:
     again(by_city(users, addresses), users, topology.table("others", value=Json("Other string")))
+    topology.stream("clicks", value=Json("page string")).join(users, {"page": "page"})
     built = pipeline(topology)
     (both,) = (group for group in built.topology.subtopologies if "users" in group.source_topics)
-    assert [type(stage).__name__ for stage in stages_of(both)] == ["ForeignKeyStage", "ResultForeignKeyStage"]
+    kinds = ["ForeignKeyStage", "ResultForeignKeyStage", "ResultLookUpStage"]
+    assert [type(stage).__name__ for stage in stages_of(both)] == kinds
 
 
 def test_the_result_of_a_join_by_a_foreign_key_has_a_store_where_it_is_joined_again(

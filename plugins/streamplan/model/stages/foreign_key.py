@@ -113,8 +113,9 @@ class ForeignKeyStage(Stage):
 
     @property
     def results(self) -> tuple[Processor, ...]:
-        """See :attr:`Stage.results`."""
-        return () if self.join is None else (self.join,)
+        """See :attr:`Stage.results`. Stages are divided by those of all joins."""
+        sides = (ForeignKeyStage(self.subtopology, (node,)) for node in self.nodes)
+        return tuple(side.join for side in sides if side.join is not None)
 
     @property
     def reads_purged_topic(self) -> bool:
