@@ -1756,26 +1756,34 @@ FOREIGN_MERGES = [
 ]
 """Streams of other topics that meet the tables of a join by a foreign key, and its result."""
 
+FOREIGN_TABLES = [
+    "table u; table a; table t; foreign_inner 0; left_tables 1; to_stream; to joined; @2 outer_tables_stored 1; "
+    "to_stream; to others",
+    "table u; table v; table a; table t; foreign_left 0; join_tables 2; to_stream; to joined; stream c; left_join 4; "
+    "to met; @4 foreign_inner 1; to_stream; to further",
+]
+"""Tables of the same key that are joined with the result of a join by a foreign key, and look-ups in the result."""
+
 _BETWEEN = "-KTABLE-FK-JOIN-SUBSCRIPTION-"
 
 
 def referring_records(seed: int, count: int, others: Sequence[str] = "u") -> list[Piped]:
     """Updates of all tables: changed foreign keys, some of them null, deletions, late and equal times.
 
-    The keys of ``v`` are also those that values joined with ``u`` refer to. With the streams ``a`` and ``b`` no record
-    is late: what a late one meets in a table is not what it meets in the library.
+    The keys of ``v`` are also those that values joined with ``u`` refer to. With ``a``, ``b`` and ``c`` no record is
+    late: what a late one meets in a table is not what it meets in the library.
     """
     chosen = random.Random(seed)
     records, now = [], BEGIN
     for _ in range(count):
         now += chosen.choice([0, 0, 1, 1000])
-        at = now - chosen.choice([0, 0, 0, 1, 5000]) * {*others}.isdisjoint("ab")
+        at = now - chosen.choice([0, 0, 0, 1, 5000]) * {*others}.isdisjoint("abc")
         fields = {"n": chosen.randrange(8), "s": chosen.choice(TEXTS)}
         fields = {name: field for name, field in fields.items() if chosen.random() < 0.9}
         value = chosen.choices([json.dumps(fields).encode(), None], [6, 3])[0]
         is_this = chosen.random() < 0.6
         topic = "t" if is_this else others[0] if len(others) == 1 else chosen.choice(others)
-        key = chosen.choice(KEYS[:3] if topic in "ta" else TEXTS)
+        key = chosen.choice(KEYS[:3] if topic in "tac" else TEXTS)
         if topic == "v" and chosen.random() < 0.8:
             key = f"{key}-{chosen.choice([*TEXTS, ''])}"
         records.append(Piped(topic, key, value, at))
@@ -1874,8 +1882,12 @@ def test_a_join_by_a_foreign_key_sends_and_stores_the_bytes_of_the_library(jvm: 
     + [pytest.param(text, seed, 20, marks=pytest.mark.soak) for text in FOREIGN_CHAINS for seed in range(2)]
     + [(FOREIGN_ROWS[0], 2, 8)]
     + [pytest.param(text, seed, 40, marks=pytest.mark.soak) for text in FOREIGN_ROWS for seed in range(3)]
-    + [(FOREIGN_MERGES[1], 1, 8)]
-    + [pytest.param(text, seed, 40, marks=pytest.mark.soak) for text in FOREIGN_MERGES for seed in range(3)],
+    + [(FOREIGN_MERGES[1], 1, 8), (FOREIGN_TABLES[1], 1, 8)]
+    + [
+        pytest.param(text, seed, 40, marks=pytest.mark.soak)
+        for text in [*FOREIGN_MERGES, *FOREIGN_TABLES]
+        for seed in range(3)
+    ],
 )
 def test_tables_are_joined_by_a_foreign_key_as_in_the_library(
     spark: SparkSession, jvm: Any, text: str, seed: int, count: int

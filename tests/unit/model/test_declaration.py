@@ -1133,28 +1133,15 @@ def test_a_table_that_was_computed_is_not_joined_by_a_foreign_key(
 @pytest.mark.parametrize(
     "beside",
     [
-        lambda joined, users, others: others.join(users, {"Other": "Other"}),
-        lambda joined, users, others: joined.join(others, {"Name": "Name"}),
-    ],
-    ids=["this table", "the result"],
-)
-def test_a_join_of_two_tables_beside_a_join_by_a_foreign_key_is_refused(
-    topology: Topology, users: KTable, addresses: KTable, beside: Callable[[KTable, KTable, KTable], Any]
-) -> None:
-    beside(by_city(users, addresses), users, topology.table("others", value=Json("Other string")))
-    with pytest.raises(Refused, match=r"a join of two tables shares|a join with the result of a join by a foreign key"):
-        pipeline(topology)
-
-
-@pytest.mark.parametrize(
-    "beside",
-    [
         lambda joined, users, others: joined.to_stream().group_by_key().count(),
         lambda joined, users, others: users.to_stream().group_by_key().count(),
         lambda joined, users, others: joined.to_stream().merge(users.to_stream().map_values(OF_USERS)),
         lambda joined, users, others: others.merge(joined.to_stream()),
         lambda joined, users, others: others.merge(users.to_stream().map_values(OF_USERS)),
         lambda joined, users, others: others.join(users, {"Name": "table.Name"}),
+        lambda joined, users, others: others.join(joined, {"Name": "table.Name"}),
+        lambda joined, users, others: others.to_table().join(joined, {"Name": "table.Name"}),
+        lambda joined, users, others: others.to_table().join(users, {"Name": "table.Name"}),
     ],
 )
 def test_other_state_and_a_merge_stand_beside_a_join_by_a_foreign_key_and_behind_it(
@@ -1180,9 +1167,11 @@ def test_a_table_is_joined_by_several_foreign_keys(
     topology: Topology, users: KTable, addresses: KTable, again: Callable[[KTable, KTable, KTable], Any]
 ) -> None:
     again(by_city(users, addresses), users, topology.table("others", value=Json("Other string")))
+    topology.stream("clicks", value=Json("page string")).join(users, {"page": "page"})
     built = pipeline(topology)
     (both,) = (group for group in built.topology.subtopologies if "users" in group.source_topics)
-    assert [type(stage).__name__ for stage in stages_of(both)] == ["ForeignKeyStage", "ResultForeignKeyStage"]
+    kinds = ["ForeignKeyStage", "ResultForeignKeyStage", "ResultLookUpStage"]
+    assert [type(stage).__name__ for stage in stages_of(both)] == kinds
 
 
 def test_the_result_of_a_join_by_a_foreign_key_has_a_store_where_it_is_joined_again(

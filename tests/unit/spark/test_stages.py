@@ -11,11 +11,5 @@ from streamplan.spark.planning.stages import PLANS
 
 
 def test_each_kind_of_state_has_a_plan() -> None:
-    parts = (
-        TaskAggregateStage,
-        ResultForeignKeyStage,
-        ResultLookUpStage,
-        LookUpInResultStage,
-        ResultTableJoinStage,
-    )
+    parts = (TaskAggregateStage, ResultForeignKeyStage, ResultLookUpStage, LookUpInResultStage, ResultTableJoinStage)
     assert PLANS.keys() == {*STAGES, *parts}

@@ -63,10 +63,10 @@ def _is_alone(stage: Stage) -> bool:
 def _parts_of(stage: Stage, others: Sequence[Stage]) -> Iterable[Stage]:
     if isinstance(stage, LookUpStage):
         return look_ups(stage, others)
-    if isinstance(stage, TableJoinStage):
-        return joins_of_tables(stage)
     if isinstance(stage, ForeignKeyStage):
         return foreign_key_sides(stage)
+    if isinstance(stage, TableJoinStage):
+        return joins_of_tables(stage, behind_sources=any(isinstance(other, ForeignKeyStage) for other in others))
     if isinstance(stage, AggregateStage):
         return (TaskAggregateStage(stage.subtopology, (node,)) for node in stage.nodes)
     if isinstance(stage, ProcessStoresStage):

@@ -158,13 +158,13 @@ class StageChain(Stage):
 
     def before(self, part: Stage) -> tuple[Stage, ...]:
         """Return the parts of whose results a part is given records, in their order."""
-        if part.is_at_sources:
-            return ()
         before = (*self.before_takers(part), *self.before_table(part))
         return tuple(other for other in self.parts if other in before)
 
     def before_takers(self, part: Stage) -> tuple[Stage, ...]:
         """Return those of whose results a part is given records by the nodes before its takers."""
+        if part.is_at_sources:
+            return ()
         return self._with_nodes(part, (*self.subtopology.upstream_of(part.takers), *part.read_nodes))
 
     def before_table(self, part: Stage) -> tuple[Stage, ...]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import (
     SENDS,
     ForeignKeyResult,
@@ -114,8 +113,9 @@ class ForeignKeyStage(Stage):
 
     @property
     def results(self) -> tuple[Processor, ...]:
-        """See :attr:`Stage.results`."""
-        return () if self.join is None else (self.join,)
+        """See :attr:`Stage.results`. Stages are divided by those of all joins."""
+        sides = (ForeignKeyStage(self.subtopology, (node,)) for node in self.nodes)
+        return tuple(side.join for side in sides if side.join is not None)
 
     @property
     def reads_purged_topic(self) -> bool:
@@ -142,17 +142,6 @@ class ForeignKeyStage(Stage):
         """See :meth:`Stage.owns`. The nodes that send, and those of the result, are among them."""
         own = (self.node, *self.responders, self.join, self.result)
         return any(each is not None and each.name == node.name for each in own)
-
-    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
-        """See :meth:`Stage.faults`."""
-        for other in others:
-            for node in other.nodes if other.is_at_sources and not isinstance(other, ForeignKeyStage) else ():
-                yield Diagnostic(
-                    node.location,
-                    f"{other.operation_of(node)} shares its sub-topology with a join by a foreign key",
-                    "Write the table that both join, or the result of one of them, to a compacted topic with "
-                    "to_stream().to('…'), and join Topology.table('…')",
-                )
 
     def _behind(self, before: Processor, operation: type[ForeignKeyResult | SubscriptionJoin]) -> Processor:
         found = self.subtopology.processors_with(operation)

@@ -6,15 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import (
-    ForeignKeyResult,
-    Join,
-    TableSource,
-)
+from streamplan.model.operations import Join, TableSource
 from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
+from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.stage import Restore, Stage, any_of
-from streamplan.model.stages.table_join import WRITE_TABLE, TableJoinStage
+from streamplan.model.stages.table_join import TableJoinStage
 
 
 @dataclass(frozen=True)
@@ -138,12 +134,6 @@ class LookUpInResultStage(LookUpStage):
         """See :attr:`Stage.read_without_limit`."""
         return () if self.in_order else self._sources_of(self.looked_up)
 
-    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
-        """See :meth:`Stage.faults`."""
-        for node, table in zip(self.nodes, self.looked_up, strict=True):
-            if isinstance(table.operation, ForeignKeyResult):
-                yield Diagnostic(node.location, "a join with the result of a join by a foreign key", WRITE_TABLE)
-
     def _sources_of(self, nodes: Iterable[Node]) -> tuple[Source, ...]:
         return tuple(node for node in self.subtopology.upstream_of(nodes) if isinstance(node, Source))
 
@@ -158,7 +148,7 @@ def look_ups(stage: LookUpStage, others: Sequence[Stage]) -> Iterable[LookUpStag
     in_results = stage.in_results
     results = {node.name for other in others for node in other.results} | {node.name for node in in_results}
     others_reach = stage.subtopology.downstream_of(results)
-    joins_tables = any(other.is_at_sources or isinstance(other, TableJoinStage) for other in others)
+    joins_tables = any(isinstance(other, TableJoinStage | ForeignKeyStage) for other in others)
     at_sources = tuple(
         node for node in stage.nodes if not joins_tables and node.name not in others_reach and node not in in_results
     )

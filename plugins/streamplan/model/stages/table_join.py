@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import (
     ForeignKeyResult,
     TableFilter,
@@ -17,9 +16,6 @@ from streamplan.model.operations import (
 )
 from streamplan.model.processor_topology import Node, Processor, Subtopology
 from streamplan.model.stages.stage import Restore, Stage
-
-WRITE_TABLE = "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')"
-"""What to write instead of a join with the result of an aggregate."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ class ResultTableJoinStage(TableJoinStage):
     @property
     def cached(self) -> tuple[Processor, ...]:
         """The tables whose updates the library's record cache holds back: those of aggregates."""
-        at_once = TableSource | ToTable | TableFilter | TableMapValues | TableJoin
+        at_once = TableSource | ToTable | TableFilter | TableMapValues | TableJoin | ForeignKeyResult
         return tuple(node for node in self.tables if not isinstance(node.operation, at_once))
 
     @property
@@ -108,21 +104,15 @@ class ResultTableJoinStage(TableJoinStage):
         """See :meth:`Stage.owns`."""
         return self.has(node) or any(node.name == own.name for own in self.takers)
 
-    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
-        """See :meth:`Stage.faults`."""
-        for node in self.nodes:
-            for side in self.subtopology.sides_of(node):
-                if isinstance(side.operation, ForeignKeyResult):
-                    yield Diagnostic(node.location, "a join with the result of a join by a foreign key", WRITE_TABLE)
 
-
-def joins_of_tables(stage: TableJoinStage) -> Iterable[TableJoinStage]:
+def joins_of_tables(stage: TableJoinStage, *, behind_sources: bool) -> Iterable[TableJoinStage]:
     """Divide joins of tables where some of the tables are results: each part has joins of each other's results.
 
     Args:
         stage: Has all joins of the sub-topology.
+        behind_sources: Whether another state at the sources gives the tables.
     """
-    if not stage.has_results:
+    if not stage.has_results and not behind_sources:
         yield stage
         return
     part_of: dict[str, list[Processor]] = {}

@@ -98,7 +98,8 @@ class ResultLookUpPlan(OperatorPlan[ResultLookUpStage]):
         (node,) = self.stage.nodes
         assert isinstance(node.operation, Join)
         frame = replace(joined_frames(rows, inputs, self._tables)[node.name], no_rejects=True)
-        planner.bind(node.name, _with_rows(frame, node, node.operation))
+        joined = _with_rows(frame, node, node.operation)  # which may be merged with records that have met no row
+        planner.bind(node.name, joined.with_record(F.col("record").dropFields(f"`{node.store}`")))
 
     def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`StagePlan.restore`."""
