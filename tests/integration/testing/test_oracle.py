@@ -388,7 +388,7 @@ COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s
         "stream a,b; filter; to copied; @0 group_by; count; to_stream; counts; to counts; @0 group_by_key; "
         "python_aggregate; to_stream; to last; stream_at c,d; map_values; to mapped",
         "stream a; filter; to passed; stream passed; group_by_key; count; to_stream; counts; to counts; "
-        "stream passed; map_values; to mapped",
+        "stream passed; filter_not; to others",
     ],
     ids=[
         *("count", "several of one record", "joins of streams", "functions", "cogroup", "processors without a store"),
