@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from streamplan.serdes.serde import Serde
     from streamplan.serdes.windowed import SessionWindowed, TimeWindowed
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "STREAM_TIME",
