@@ -271,7 +271,7 @@ class Reads(Processor):
         stored = [told_of(key, vars(of.value), of.timestamp) for key, of in self.table.all()]
         one = None if record.key is None else self.table.get(record.key)
         own = "" if one is None else told_of(record.key, vars(one.value), one.timestamp)
-        self.context.forward({"n": self.table.approximate_num_entries(), "s": f"{own} of {' '.join(stored)}"})
+        self.context.forward({"n": len(stored), "s": f"{own} of {' '.join(stored)}"})
 
 
 def told_of(key: Any, value: dict[str, Any], at: datetime) -> str:
@@ -746,7 +746,7 @@ class _Reads:
         entries.close()
         one = None if record.key() is None else self._table.get(record.key())
         own = "" if one is None else self._told(record.key(), one)
-        value = {"n": self._table.approximateNumEntries(), "s": f"{own} of {' '.join(stored)}"}
+        value = {"n": len(stored), "s": f"{own} of {' '.join(stored)}"}
         self._context.forward(record.withValue(written(value)))
 
     def _told(self, key: Any, stored: Any) -> str:

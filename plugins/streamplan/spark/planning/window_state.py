@@ -94,8 +94,7 @@ class WindowAggregate(StatefulProcessor):
                 touched[name] = self._of(self._state.getValue((name,)) if known else None)
             windows, parts = touched[name], tuple(row.parts[part] for part in self._parts.names)
             if self._restored is not None:
-                end = self._windows.end_of(row.start) if isinstance(self._windows, CustomWindows) else row.end
-                windows.restore(row.start, end, self._folding.restored(parts))
+                windows.restore(row.start, self._end_of(row), self._folding.restored(parts))
             else:
                 windows.turn = turn
                 self._places.append(row.place)
@@ -127,6 +126,10 @@ class WindowAggregate(StatefulProcessor):
     def _passed_at_once(self, partition: int, key: bytes, windows: KeyWindows, place: Any) -> Iterator[Row]:
         """Yield what is passed of a record before the records behind it."""
         yield from ()
+
+    def _end_of(self, row: Any) -> Any:
+        """The end of a window of a changelog. Windows of a function have their start alone in the key."""
+        return self._windows.end_of(row.start) if isinstance(self._windows, CustomWindows) else row.end
 
     def _of(self, state: Any) -> KeyWindows:
         if isinstance(self._windows, SessionWindows):
@@ -227,6 +230,9 @@ class TotalAggregate(WindowAggregate):
         self._folding = folding
         self._parts = parts
         self._restored = restored
+
+    def _end_of(self, row: Any) -> Any:
+        return row.end
 
     def _of(self, state: Any) -> KeyWindows:
         return KeyTotal.of(state)
