@@ -1755,14 +1755,6 @@ FOREIGN_MERGES = [
 ]
 """Streams of other topics that meet the tables of a join by a foreign key, and its result."""
 
-FOREIGN_TABLES = [
-    "table u; table a; table t; foreign_inner 0; left_tables 1; to_stream; to joined; @2 outer_tables_stored 1; "
-    "to_stream; to others",
-    "table u; table v; table a; table t; foreign_left 0; join_tables 2; to_stream; to joined; stream c; left_join 4; "
-    "to met; @4 foreign_inner 1; to_stream; to further",
-]
-"""Tables of the same key that are joined with the result of a join by a foreign key, and look-ups in the result."""
-
 _BETWEEN = "-KTABLE-FK-JOIN-SUBSCRIPTION-"
 
 
@@ -1881,12 +1873,8 @@ def test_a_join_by_a_foreign_key_sends_and_stores_the_bytes_of_the_library(jvm: 
     + [pytest.param(text, seed, 20, marks=pytest.mark.soak) for text in FOREIGN_CHAINS for seed in range(2)]
     + [(FOREIGN_ROWS[0], 2, 8)]
     + [pytest.param(text, seed, 40, marks=pytest.mark.soak) for text in FOREIGN_ROWS for seed in range(3)]
-    + [(FOREIGN_MERGES[1], 1, 8), (FOREIGN_TABLES[1], 1, 8)]
-    + [
-        pytest.param(text, seed, 40, marks=pytest.mark.soak)
-        for text in [*FOREIGN_MERGES, *FOREIGN_TABLES]
-        for seed in range(3)
-    ],
+    + [(FOREIGN_MERGES[1], 1, 8)]
+    + [pytest.param(text, seed, 40, marks=pytest.mark.soak) for text in FOREIGN_MERGES for seed in range(3)],
 )
 def test_tables_are_joined_by_a_foreign_key_as_in_the_library(
     spark: SparkSession, jvm: Any, text: str, seed: int, count: int

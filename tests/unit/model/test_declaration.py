@@ -1140,8 +1140,6 @@ def test_a_table_that_was_computed_is_not_joined_by_a_foreign_key(
         lambda joined, users, others: others.merge(users.to_stream().map_values(OF_USERS)),
         lambda joined, users, others: others.join(users, {"Name": "table.Name"}),
         lambda joined, users, others: others.join(joined, {"Name": "table.Name"}),
-        lambda joined, users, others: others.to_table().join(joined, {"Name": "table.Name"}),
-        lambda joined, users, others: others.to_table().join(users, {"Name": "table.Name"}),
     ],
 )
 def test_other_state_and_a_merge_stand_beside_a_join_by_a_foreign_key_and_behind_it(
@@ -1152,6 +1150,17 @@ def test_other_state_and_a_merge_stand_beside_a_join_by_a_foreign_key_and_behind
 
 
 OF_USERS = {"Name": "Name", "Street": "City"}
+
+
+@pytest.mark.parametrize("side", ["the result", "this table"])
+def test_a_join_of_two_tables_beside_a_join_by_a_foreign_key_is_refused(
+    topology: Topology, users: KTable, addresses: KTable, side: str
+) -> None:
+    joined = by_city(users, addresses)
+    others = topology.table("others", value=Json("Other string"))
+    others.join(joined if side == "the result" else users, {"Name": "table.Name"})
+    with pytest.raises(Refused, match="a join of two tables shares its sub-topology with a join by a foreign key"):
+        pipeline(topology)
 
 
 @pytest.mark.parametrize(

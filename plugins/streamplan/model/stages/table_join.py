@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import (
     ForeignKeyResult,
     TableFilter,
@@ -15,6 +16,7 @@ from streamplan.model.operations import (
     ToTable,
 )
 from streamplan.model.processor_topology import Node, Processor, Subtopology
+from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.model.stages.stage import Restore, Stage
 
 
@@ -55,6 +57,16 @@ class TableJoinStage(Stage):
         """See :attr:`Stage.stores`. The rows of the joined tables are among them."""
         tables = (store for store in self.subtopology.table_stores.values() if store in self.joined_stores)
         return {**dict.fromkeys(tables, Restore.LAST_OF_KEY), **super().stores}
+
+    def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
+        """See :meth:`Stage.faults`."""
+        for node in self.nodes if any(isinstance(other, ForeignKeyStage) for other in others) else ():
+            yield Diagnostic(
+                node.location,
+                "a join of two tables shares its sub-topology with a join by a foreign key",
+                "Write the table that both join, or the result of one of them, to a compacted topic with "
+                "to_stream().to('…'), and join Topology.table('…')",
+            )
 
     def _operation_of(self, node: Processor) -> str:
         return "a join of two tables"
