@@ -413,9 +413,8 @@ def test_joins_by_foreign_keys_in_a_row_and_of_one_table_go_on(tried: Tried) -> 
     assert all(compared.values()), compared
 
 
-@pytest.mark.parametrize(
-    "tried", [True, pytest.param(False, marks=pytest.mark.soak)], indirect=True, ids=["restored", "continued"]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
 def test_tables_and_streams_that_meet_a_join_by_a_foreign_key_go_on(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
     customers = topology.table(named("customers"), value=Json("name string"), store="customers")
