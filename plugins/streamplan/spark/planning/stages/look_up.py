@@ -177,9 +177,15 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
         )
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
-        """Let the planner go on with the rows that the records meet."""
+        """Let the planner go on with rows that the records may meet. What the join writes is not compared.
+
+        The recounted result of a join by a foreign key has no time, since that depends on the order of both tables.
+        """
         planner.bind_all(frames)
-        inputs = self.inputs(planner)
+        (table,) = self.stage.looked_up
+        inputs = dict(self.inputs(planner))
+        time = F.coalesce("record.timestamp", F.timestamp_millis(F.lit(0)))
+        inputs[table.name] = inputs[table.name].with_record(F.col("record").withField("timestamp", time))
         self.bind(planner, self.operate(inputs, None), inputs)
         return Recounted()
 
