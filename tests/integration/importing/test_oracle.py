@@ -309,11 +309,11 @@ DECLARED = {
     processed: "KSTREAM-PROCESSOR-0000000001: what it does with each record",
     processed_at_the_end: "KSTREAM-PROCESSOR-0000000001: what it does with each record",
     processed_by_name: "mine: the key that it gives",
+    stream_to_table: "KSTREAM-JOIN-0000000004: the value that it gives",
 }
 """The file has the operation. A person writes what it does."""
 
 OTHER = {
-    stream_to_table: "KSTREAM-JOIN-0000000004: the value that it gives",
     graced_join: "priced: The language does not have a grace period of a join",
     pattern: "KSTREAM-SOURCE-0000000000: the topics that match orders-.{2}",
 }
