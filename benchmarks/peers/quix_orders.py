@@ -39,7 +39,8 @@ def run(servers: str, name: str, totals: str, state: str) -> None:
         loglevel="WARNING",
     )
     orders = application.dataframe(application.topic("orders", key_deserializer="bytes", value_deserializer="json"))
-    by_product = orders.group_by(lambda order: str(order["ProductType"]), name="product", key_serializer="str")
+    as_text = {"key_serializer": "str", "key_deserializer": "str"}
+    by_product = orders.group_by(lambda order: str(order["ProductType"]), name="product", **as_text)
     counted = by_product.apply(count, stateful=True)
     counted.to_topic(application.topic(totals, key_serializer="str", value_serializer="int"))
     application.run()
