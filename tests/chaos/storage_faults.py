@@ -83,7 +83,7 @@ def damage_checkpoint(system: System, random: Random) -> str:
     first = random.randrange(2)
 
     def planned() -> list[Path]:
-        """That of the sub-topology, or of the other one: of linked ones only the second has a checkpoint."""
+        """The newest checkpoint. Linked sub-topologies have one, that of the second sub-topology."""
         for subtopology in (first, 1 - first):
             found = checkpoints_of(Path(system.settings.checkpoints), "orders-aggregator", subtopology)
             if newest := [path for path in found[-1:] if list(path.glob("offsets/[0-9]*"))]:

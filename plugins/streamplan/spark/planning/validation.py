@@ -89,7 +89,7 @@ def _plan(
             waiting.remove(subtopology)
             try:
                 schemas |= _plan_one(subtopology, schemas, no_records, diagnostics)
-            except Exception:
+            except Exception:  # what stands behind a fault, which is told already, may make it anything
                 if is_finished:
                     raise
     return schemas, diagnostics

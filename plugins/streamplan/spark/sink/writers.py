@@ -184,17 +184,36 @@ class PlannedRows:
 
 
 @dataclass(frozen=True)
-class RowsOfRecords:
+class _InOrder:
+    """Rows of the records of one topic, in the order of their offsets. ``topic`` is the one that they come from."""
+
+    topic: str
+
+    def arranged(self, rows: pa.Table, partition: int) -> pa.Table:
+        """They have the order of their offsets: Spark reads a partition of a topic in one task."""
+        return rows
+
+    def require_complete_input(self, task: TaskProgress) -> None:
+        """Kafka proves it: no record lies after the last one; see :meth:`RowFormat.require_complete_input`."""
+        task.transaction.require_complete_input(self.topic, task.next_offsets.get(self.topic, 0))
+
+    @staticmethod
+    def _commit_part_if_old(task: TaskProgress) -> None:
+        """Commit what was written so far where the transaction has lasted long: each row is of one record."""
+        if task.transaction.old:
+            task.transaction.commit_part(task.next_offsets)
+            if task.handed_on is not None:
+                task.handed_on.committed()
+
+
+@dataclass(frozen=True)
+class RowsOfRecords(_InOrder):
     """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`: one of each record of a topic.
 
     They have the order of the records. A record that does not pass has a row with the reason :data:`PASSED_OVER`. So a
     long micro-batch is committed in parts, as with :class:`PlannedRows`. Where records are handed on, the rows have
     the struct ``fields`` of what is needed of them.
-
-    ``topic``  that the records come from
     """
-
-    topic: str
 
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """Produce each record that passes; see :meth:`RowFormat.write`."""
@@ -206,18 +225,7 @@ class RowsOfRecords:
             _hand_on(rows, uncommitted, task.handed_on)
         if uncommitted.num_rows:
             _write_rows(uncommitted, task)
-        if task.transaction.old:
-            task.transaction.commit_part(task.next_offsets)
-            if task.handed_on is not None:
-                task.handed_on.committed()
-
-    def arranged(self, rows: pa.Table, partition: int) -> pa.Table:
-        """They have the order of their offsets: Spark reads a partition of a topic in one task."""
-        return rows
-
-    def require_complete_input(self, task: TaskProgress) -> None:
-        """Kafka proves it: no record lies after the last one; see :meth:`RowFormat.require_complete_input`."""
-        task.transaction.require_complete_input(self.topic, task.next_offsets.get(self.topic, 0))
+        self._commit_part_if_old(task)
 
 
 def _hand_on(rows: pa.RecordBatch, uncommitted: pa.RecordBatch, handed_on: HandedOn) -> None:
@@ -239,19 +247,17 @@ def _hand_on(rows: pa.RecordBatch, uncommitted: pa.RecordBatch, handed_on: Hande
 
 
 @dataclass(frozen=True)
-class RekeyedRecords:
+class RekeyedRecords(_InOrder):
     """Records straight from Kafka, which are written as they are under another key, to the one output.
 
     Their columns are ``key, value: binary, partition: int, offset: long, timestamp: long (ms), headers``. Since one
     record gives one record, a long micro-batch is committed in parts, as with :class:`PlannedRows`.
 
-    ``topic``  that they come from
     ``serde``  reads their values
     ``field``  of the value, whose text is the key
     ``left_out``  the records that are dead-lettered and not read
     """
 
-    topic: str
     serde: Serde
     field: str
     left_out: frozenset[Origin] = frozenset()
@@ -264,18 +270,7 @@ class RekeyedRecords:
         if rows.num_rows:
             for noted_rows in noted(iter([rows]), self.topic):
                 self._rekey(noted_rows, task)
-            if task.transaction.old:
-                task.transaction.commit_part(task.next_offsets)
-                if task.handed_on is not None:
-                    task.handed_on.committed()
-
-    def arranged(self, rows: pa.Table, partition: int) -> pa.Table:
-        """They have the order of their offsets: Spark reads a partition of a topic in one task."""
-        return rows
-
-    def require_complete_input(self, task: TaskProgress) -> None:
-        """Kafka proves it: no record lies after the last one; see :meth:`RowFormat.require_complete_input`."""
-        task.transaction.require_complete_input(self.topic, task.next_offsets.get(self.topic, 0))
+            self._commit_part_if_old(task)
 
     def _rekey(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         offsets = {record.offset for record in self.left_out if record.partition == task.transaction.partition}
