@@ -15,7 +15,7 @@ INTEGRATION = Path(__file__).parent / "integration"
 FIRST = (
     "importing/test_running_application.py",
     "stack",
-    "testing/test_oracle.py",
+    "testing/test_oracle",
     "spark",
     "secured",
     "maintenance",

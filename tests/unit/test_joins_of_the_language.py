@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_ORACLE = "tests/integration/testing/test_oracle.py::test_"
+_ORACLE = "tests/integration/testing/test_oracle_joins.py::test_"
 RECORDS = _ORACLE + "two_streams_meet_as_in_the_library"
 WAITING = _ORACLE + "what_waits_for_a_match_has_the_bytes_and_the_moments_of_the_library"
 LATER = _ORACLE + "a_record_that_was_passed_without_a_match_may_still_find_one"

@@ -1,7 +1,7 @@
 """The bytes of a join of tables by a foreign key: subscriptions, responses, and the keys of the subscription store.
 
 Source: ``SubscriptionWrapperSerde``, ``SubscriptionResponseWrapperSerde``, ``CombinedKeySchema`` and ``Murmur3`` of
-Kafka Streams 4.3. tests/integration/testing/test_oracle.py compares with the library.
+Kafka Streams 4.3. tests/integration/testing/test_oracle_joins.py compares with the library.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from streamplan.errors import Refused
-from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import KeyValueStore, Processor, Record
@@ -31,7 +30,7 @@ from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey
 
 from tests.support.kafka_streams import STREAMS, properties
 from tests.support.soak import soak
-from tests.support.streams_library import Callback, Library, java_with_callbacks, raw
+from tests.support.streams_library import Callback, Library, raw
 
 BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 ONE, OTHER = "0a1b2c3d-0000-4000-8000-00000000ffff", "ffffffff-1111-4111-9111-111111111111"
@@ -121,12 +120,6 @@ SERDES = [
         ]
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[Any]:
-    with java_with_callbacks(KAFKA_STREAMS_TEST_UTILS) as jvm:
-        yield jvm
 
 
 def ours(keys: Keys) -> Pipeline:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pytest
 from py4j.java_gateway import get_field
 from pyspark.sql import SparkSession
-from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import (
     STREAM_TIME,
@@ -34,7 +31,7 @@ from streamplan.serdes.primitive import Long, String
 from streamplan.testing import SessionKey, TestRecord, TopologyTestDriver, WindowedKey
 
 from tests.support.kafka_streams import STREAMS, properties, strings
-from tests.support.streams_library import Callback, Library, java_with_callbacks, raw
+from tests.support.streams_library import Callback, Library, raw
 
 APPLICATION = "words"
 BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
@@ -42,12 +39,6 @@ RETENTION, SIZE = timedelta(minutes=3), timedelta(minutes=1)
 RULES, COUNTS = KeyValueStore(String(), Long()), KeyValueStore(String(), Json("n bigint, last string"))
 VISITS = SessionStore(String(), Long(), retention=RETENTION)
 RECENT = WindowStore(Long(), Long(), retention=RETENTION, size=SIZE)
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[Any]:
-    with java_with_callbacks(KAFKA_STREAMS_TEST_UTILS) as jvm:
-        yield jvm
 
 
 class Lines(Processor):

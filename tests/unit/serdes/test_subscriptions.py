@@ -1,4 +1,4 @@
-"""The bytes of a join by a foreign key. tests/integration/testing/test_oracle.py compares them with the library's."""
+"""The bytes of a join by a foreign key. tests/integration/testing compares them with the library's."""
 
 from __future__ import annotations
 

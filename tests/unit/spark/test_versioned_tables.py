@@ -1,4 +1,4 @@
-"""The state of a versioned table, against a plain list of all rows. test_oracle.py compares it with the library."""
+"""The state of a versioned table, against a plain list of all rows. The twin drivers compare it with the library."""
 
 from __future__ import annotations
 
