@@ -15,6 +15,7 @@ from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 from streamplan.spark.planning.stages.stage_plan import (
+    Kind,
     OperatorPlan,
     Recounted,
     Recounting,
@@ -34,7 +35,32 @@ from streamplan.spark.planning.table_table_join import (
 )
 
 
-class TableJoinPlan(OperatorPlan[TableJoinStage]):
+class JoinedTablesPlan(OperatorPlan[Kind]):
+    """What joins of tables have in common, wherever their tables come from."""
+
+    def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
+        """See :meth:`StagePlan.apply`."""
+        match node.operation:
+            case TableJoinSide():
+                return frames[0]
+            case TableJoin(value=value):
+                return without_updates(*frames).select(value)
+        return super().apply(node, frames, planner)
+
+    def bind_updates(self, planner: OperatorPlanner, updates: Mapping[str, RecordFrame]) -> None:
+        """Let a planner go on with the updates of the joins, and write those that have a store.
+
+        Args:
+            planner: Of the sub-topology.
+            updates: By the name of the join.
+        """
+        planner.bind_all(updates)
+        for node in self.stage.nodes:
+            if node.writes_store:
+                planner.write_changelog(node, updates[node.name])
+
+
+class TableJoinPlan(JoinedTablesPlan[TableJoinStage]):
     """Joins the updates of the tables."""
 
     def inputs(self, planner: OperatorPlanner) -> Mapping[str, RecordFrame]:
@@ -63,15 +89,6 @@ class TableJoinPlan(OperatorPlan[TableJoinStage]):
         self._bind(planner, records_of_sources(joined, frames), last_joined_tables(joined, joins, frames))
         return Recounted(joined=joined)
 
-    def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
-        """See :meth:`StagePlan.apply`."""
-        match node.operation:
-            case TableJoinSide():
-                return frames[0]
-            case TableJoin(value=value):
-                return without_updates(*frames).select(value)
-        return super().apply(node, frames, planner)
-
     def _bind(
         self, planner: OperatorPlanner, sources: Mapping[str, RecordFrame], updates: Mapping[str, RecordFrame]
     ) -> None:
@@ -79,13 +96,10 @@ class TableJoinPlan(OperatorPlan[TableJoinStage]):
         for name, frame in sources.items():
             planner.write(dead_letter_rows(frame.rejected()))
             planner.bind(name, frame.accepted())
-        planner.bind_all(updates)
-        for node in self.stage.nodes:
-            if node.writes_store:
-                planner.write_changelog(node, updates[node.name])
+        self.bind_updates(planner, updates)
 
 
-class ResultTableJoinPlan(OperatorPlan[ResultTableJoinStage]):
+class ResultTableJoinPlan(JoinedTablesPlan[ResultTableJoinStage]):
     """Joins the updates of tables of which some are results."""
 
     restores_with_inputs: ClassVar[bool] = True
@@ -107,7 +121,7 @@ class ResultTableJoinPlan(OperatorPlan[ResultTableJoinStage]):
 
     def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Mapping[str, RecordFrame]) -> None:
         """See :meth:`OperatorPlan.bind`."""
-        self._bind(planner, joined_tables(rows, self._joins, inputs))
+        self.bind_updates(planner, joined_tables(rows, self._joins, inputs))
 
     def restore(self, stored: StoredState, planner: OperatorPlanner) -> DataFrame:
         """See :meth:`OperatorPlan.restore`. The changelogs of the tables have their rows."""
@@ -122,17 +136,8 @@ class ResultTableJoinPlan(OperatorPlan[ResultTableJoinStage]):
         inputs = self.inputs(planner)
         joins = replace(self._joins, cached=range(len(self.stage.tables)))
         joined = join_table_updates(joins, inputs).persist()
-        self._bind(planner, last_joined_tables(joined, joins, inputs))
+        self.bind_updates(planner, last_joined_tables(joined, joins, inputs))
         return Recounted(joined=joined)
-
-    def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
-        """See :meth:`StagePlan.apply`."""
-        match node.operation:
-            case TableJoinSide():
-                return frames[0]
-            case TableJoin(value=value):
-                return without_updates(*frames).select(value)
-        return super().apply(node, frames, planner)
 
     @property
     def _joins(self) -> Joins:
@@ -149,9 +154,3 @@ class ResultTableJoinPlan(OperatorPlan[ResultTableJoinStage]):
             planner.write(dead_letter_rows(frame.rejected()))
         planner.grouped.add(once)
         return with_values(frame.accepted())
-
-    def _bind(self, planner: OperatorPlanner, updates: Mapping[str, RecordFrame]) -> None:
-        planner.bind_all(updates)
-        for node in self.stage.nodes:
-            if node.writes_store:
-                planner.write_changelog(node, updates[node.name])
