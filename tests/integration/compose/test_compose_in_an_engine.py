@@ -85,6 +85,13 @@ class Deployment:
         """The pid, on this machine, of the first process of a service: the engine notices its end as a crash."""
         return int(self.engine.docker("inspect", "--format", "{{.State.Pid}}", self.ids()[service]))
 
+    def kill(self, service: str) -> None:
+        """Kill the first process of a service, and wait until the engine has started another one."""
+        killed = self.process(service)
+        os.kill(killed, signal.SIGKILL)
+        restarted = f"{service} is started again"
+        eventually(lambda: self.process(service) not in (0, killed), restarted, STEP_SECONDS, interval=1)
+
     def unwell(self) -> dict[str, str]:
         """The state of each service that should run and is not healthy."""
         return {
@@ -208,7 +215,7 @@ def test_scheduled_checks_are_green(plain: Deployment) -> None:
 
 def test_each_killed_service_comes_back_by_itself(plain: Deployment) -> None:
     for service in sorted(set(plain.containers()) - {"airflow-init", HOLDER}):
-        os.kill(plain.process(service), signal.SIGKILL)
+        plain.kill(service)
         plain.await_healthy(f"all services after {service} was killed")
     before = sum(plain.await_counted("the orders are counted after all kills").values())
     plain.deploy()
