@@ -27,6 +27,12 @@ WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS = _UNITS_MS["day"]
 """Kafka Streams' default of ``windowstore.changelog.additional.retention.ms``, in case clocks differ."""
 
 
+_MOST_MS = 1_000_000 * _UNITS_MS["day"]
+"""A window that begins in the year 9999 ends at a time that Spark still has. Kafka's configs have 64 bits."""
+
+_MOST_DIGITS = 18
+
+
 def duration_ms(text: str) -> int:
     """A duration such as ``"90 seconds"``, ``"1 minute"`` or ``"2 hours"`` in ms.
 
@@ -36,7 +42,10 @@ def duration_ms(text: str) -> int:
     duration = _DURATION.fullmatch(text)
     if duration is None:
         raise ValueError(f"{text!r} is not a duration; {_meant(text)}")
-    return int(duration[1]) * _UNITS_MS[duration[2]]
+    ms = int(duration[1][:_MOST_DIGITS]) * _UNITS_MS[duration[2]]
+    if ms > _MOST_MS or len(duration[1]) > _MOST_DIGITS:
+        raise ValueError(f"{text!r:.100} is too long: a duration has at most 1,000,000 days")
+    return ms
 
 
 def _meant(text: str) -> str:
