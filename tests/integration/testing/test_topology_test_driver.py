@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -628,6 +629,37 @@ def test_a_field_of_another_type_than_a_serde_of_one_value_writes_is_refused(dri
 def test_branches_that_could_share_a_record_are_refused(drive: Drive, split: Callable[[Any], Any]) -> None:
     with pytest.raises(Refused, match="need not give the same again"):
         drive(sales(lambda topology, read: split(read).default_branch().popitem()[1].to("rest"), rest=1))
+
+
+class Thrown(Processor):
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, record: Record) -> None:
+        self.context.forward({"n": 1}, child=random.choice(["low", "high"]))
+
+
+def thrown(read: Any, *, deterministic: bool) -> None:
+    processed = read.process(Thrown, schema="n bigint", deterministic=deterministic)
+    for name in ("low", "high"):
+        processed.to(name, name=name)
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda read: read.to("if(rand() < 0.5, 'low', 'high')", topics=("low", "high")),
+        lambda read: read.map_values({"n": "rand()"}).to("if(n < 0.5, 'low', 'high')", topics=("low", "high")),
+        lambda read: read.filter(lambda sale: True, deterministic=False).to("shop", topics=("low", "high")),
+        lambda read: thrown(read, deterministic=False),
+        lambda read: thrown(read.map_values({"n": "rand()"}), deterministic=True),
+    ],
+    ids=["a topic", "a field", "a function", "a class", "a class behind a field"],
+)
+def test_topics_and_children_that_could_share_a_record_are_refused(drive: Drive, declare: Callable[[Any], Any]) -> None:
+    """Each output computes the records for itself: one could be in both, or in none."""
+    with pytest.raises(Refused, match=r"need not (give|be) the same again"):
+        drive(sales(lambda topology, read: declare(read), low=1, high=1))
 
 
 def test_what_is_read_from_a_topic_is_the_same_for_all_branches(drive: Drive) -> None:

@@ -143,6 +143,8 @@ def test_true_is_a_value_of_a_boolean_alone(of_field: str, within: str) -> None:
     """Arrow made 1.0 of it."""
     result = {"{}": True, "array<{}>": [True], "struct<x: {}>": {"x": True}, "map<string, {}>": {"x": True}}[within]
     function = PythonFunction("app.sure", lambda record: {"f": result})
-    (made,) = mapped_batches(function, {"f": within.format(of_field)})(iter([batch_of(CASES["a moment in the year 0"])]))
+    (made,) = mapped_batches(function, {"f": within.format(of_field)})(
+        iter([batch_of(CASES["a moment in the year 0"])])
+    )
     reason = made["record"].field("reason")[0].as_py()
     assert "of another type than its schema: True" in reason
