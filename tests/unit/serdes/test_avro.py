@@ -443,6 +443,22 @@ def test_a_type_without_a_namespace_is_found_within_one_and_values_are_written()
     assert serde.decode(serde.encode({"a": "A", "b": "B"})) == {"a": "A", "b": "B"}
 
 
+@pytest.mark.parametrize("first", ["shop", ""])
+def test_a_name_of_two_types_is_refused_and_never_read_as_the_other_one(first: str) -> None:
+    kinds = [
+        {"type": "enum", "name": "Kind", "namespace": namespace, "symbols": [f"{namespace}A"]}
+        for namespace in (first, {"shop": "", "": "shop"}[first])
+    ]
+    fields = [{"name": "a", "type": kinds[0]}, {"name": "b", "type": "Kind"}, {"name": "c", "type": kinds[1]}]
+    reason = "the name Kind may mean shop.Kind, or the type Kind without a namespace"
+    with pytest.raises(ValueError, match=reason):
+        _ = writing(fields, namespace="shop").fields
+    written = json.dumps({"type": "record", "name": "R", "namespace": "shop", "fields": fields})
+    serde = Avro(json.dumps({"type": "record", "name": "shop.R", "fields": [{"name": "b", "type": "string"}]}))
+    serde = serde.with_schemas(DeclaredSchemas((WrittenSchema(written, (), "AVRO"),)), "orders")
+    assert reason in reason_of(serde, b"\0\0\0\0\1\0\0\0")
+
+
 @pytest.mark.parametrize("of_field", [{"type": {"type": "string"}}, {"type": ["null", "string"]}, {"type": ["string"]}])
 def test_a_type_within_a_type_is_written(of_field: Any) -> None:
     serde = writing([{"name": "a", "type": of_field}])
