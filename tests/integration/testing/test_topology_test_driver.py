@@ -631,6 +631,28 @@ def test_branches_that_could_share_a_record_are_refused(drive: Drive, split: Cal
         drive(sales(lambda topology, read: split(read).default_branch().popitem()[1].to("rest"), rest=1))
 
 
+class Alarm(Processor):
+    def process(self, record: Record, store: KeyValueStore) -> list[dict[str, int]]:
+        store.put({"n": 1})
+        return []
+
+
+def drawn(topology: Topology, read: Any, *, as_table: bool) -> None:
+    low = read.map_values({"shop": "shop", "n": "rand()"}).filter("n < 0.5")
+    if as_table:
+        read.join(low.to_table(store="drawn"), {"n": "table.n"}).to("low")
+        return
+    counted = low.group_by_key().count(store="counted").to_stream()
+    counted.process(Alarm, store="alarms", state="n bigint", schema="n bigint").to("low")
+
+
+@pytest.mark.parametrize("as_table", [True, False], ids=["a table that is joined", "a state behind another one"])
+def test_what_is_computed_for_two_states_must_be_the_same_twice(drive: Drive, as_table: bool) -> None:
+    """The changelog of the first one has other records than the second one is given."""
+    with pytest.raises(Refused, match="need not be the same again"):
+        drive(sales(lambda topology, read: drawn(topology, read, as_table=as_table), low=1))
+
+
 class Thrown(Processor):
     def init(self, context: ProcessorContext) -> None:
         self.context = context
