@@ -195,8 +195,24 @@ def pipelines_of_file(file: Path) -> tuple[Pipeline, ...]:
             remedy=did_you_mean(file.name, near),
         )
     root, module = file.parent, file.stem
+    if "." in module or module == "__init__":
+        raise Refused(
+            f"the file {file}",
+            expected="a name without a further dot, so that Python can import it"
+            if "." in module
+            else "a file of its own beside __init__.py",
+            observed=file.name,
+            remedy="Give the file another name.",
+        )
     while (root / "__init__.py").is_file():
         root, module = root.parent, f"{root.name}.{module}"
+    if os.pathsep in str(root):
+        raise Refused(
+            f"the file {file}",
+            expected=f"a folder without {os.pathsep!r}, which separates the folders of PYTHONPATH",
+            observed=str(root),
+            remedy="Give the folder another name.",
+        )
     sys.path.insert(0, str(root))
     path = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ |= {"PYTHONPATH": os.pathsep.join(path), VARIABLE: module}

@@ -255,6 +255,9 @@ def test_the_pipelines_of_a_file_are_found_by_this_process_and_those_that_it_sta
         ("no_pipeline_of_a_test.py", "", "expected a Pipeline, or a tuple of them"),
         ("broken_file_of_a_test.py", "1 / 0", r"broken_file_of_a_test.py:1: ZeroDivisionError"),
         ("missing_file_of_a_test.py", None, "observed no such file"),
+        ("dotted.file_of_a_test.py", PIPELINE_FILE, "expected a name without a further dot, .* Give the file another"),
+        ("__init__.py", PIPELINE_FILE, "expected a file of its own beside __init__.py, observed __init__.py"),
+        ("a:b/file_of_a_test.py", PIPELINE_FILE, "expected a folder without ':', which separates the folders of"),
     ],
 )
 def test_a_file_without_a_pipeline_is_refused(
@@ -264,6 +267,7 @@ def test_a_file_without_a_pipeline_is_refused(
     for variable in ("STREAMPLAN_PIPELINES", "PYTHONPATH"):
         monkeypatch.setenv(variable, os.environ.get(variable, ""))
     if text is not None:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     with pytest.raises(Refused, match=message):
         registry.pipelines_of_file(tmp_path / name)

@@ -51,6 +51,9 @@ _SPARK_LINE = re.compile(
 )
 """How lines of Spark, of its JVM and of Kafka's clients begin, which stay in the log."""
 
+_FILE = re.compile(r"(.*\.py)(?:(:)(.*))?", re.DOTALL)
+"""A file, or a pipeline of one. A folder may have a colon in its name."""
+
 _SHOWN_AT_END = 12
 
 
@@ -104,9 +107,10 @@ def _run(options: argparse.Namespace) -> int:
 
 def _pipeline(text: str) -> Pipeline:
     """Return the pipeline of ``file.py``, of ``file.py:NAME``, or the registered one of that name."""
-    file, colon, name = text.partition(":")
-    if not file.endswith(".py"):
+    found = _FILE.fullmatch(text)
+    if found is None:
         return _registered(text)
+    file, colon, name = found.groups(default="")
     pipelines = {pipeline.name: pipeline for pipeline in pipelines_of_file(Path(file))}
     chosen = pipelines.get(name) if colon else next(iter(pipelines.values())) if len(pipelines) == 1 else None
     if chosen is None:

@@ -27,6 +27,12 @@ WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS = _UNITS_MS["day"]
 """Kafka Streams' default of ``windowstore.changelog.additional.retention.ms``, in case clocks differ."""
 
 
+_MOST_MS = 1_000_000 * _UNITS_MS["day"]
+"""A window that begins in the year 9999 ends at a time that Spark still has. Kafka's configs have 64 bits."""
+
+_MOST_DIGITS = 18
+
+
 def duration_ms(text: str) -> int:
     """A duration such as ``"90 seconds"``, ``"1 minute"`` or ``"2 hours"`` in ms.
 
@@ -36,7 +42,10 @@ def duration_ms(text: str) -> int:
     duration = _DURATION.fullmatch(text)
     if duration is None:
         raise ValueError(f"{text!r} is not a duration; {_meant(text)}")
-    return int(duration[1]) * _UNITS_MS[duration[2]]
+    ms = int(duration[1][:_MOST_DIGITS]) * _UNITS_MS[duration[2]]
+    if ms > _MOST_MS or len(duration[1]) > _MOST_DIGITS:
+        raise ValueError(f"{text!r:.100} is too long: a duration has at most 1,000,000 days")
+    return ms
 
 
 def _meant(text: str) -> str:
@@ -377,23 +386,30 @@ class CustomWindows(TimeWindows):
             ValueError: The function returned something else. What it raises itself is raised, too.
         """
         ends: dict[int, int] = {}
+        longest = self.size_ms
         for window in self.function(at_ms):
             is_pair = isinstance(window, tuple | list) and len(window) == 2
-            if not is_pair or not all(isinstance(bound, int) for bound in window):
+            if not is_pair or not all(isinstance(bound, int) and not isinstance(bound, bool) for bound in window):
                 raise ValueError(f"returned {window!r:.200}, and not the start and the end of a window in ms")
             start, end = window
             if not 0 <= start <= at_ms < end:
                 raise ValueError(f"returned a window from {start} to {end}, in which {at_ms} does not lie")
+            if end - start > longest:
+                raise ValueError(f"returned a window from {start} to {end}, which is longer than size={self.size!r}")
             if start in ends:
                 raise ValueError(f"returned two windows that begin at {start}")
+            if len(ends) == MOST_WINDOWS_OF_RECORD:
+                raise ValueError(f"returned more than {MOST_WINDOWS_OF_RECORD:,} windows")
             ends[start] = end
-        if len(ends) > MOST_WINDOWS_OF_RECORD:
-            raise ValueError(f"returned {len(ends):,} windows; at most {MOST_WINDOWS_OF_RECORD:,} are possible")
         return sorted(ends.items())
 
     def end_of(self, start_ms: int) -> int:
         """The end in ms of the window that begins at a time: the size later, where the function does not tell it."""
-        return dict(self.windows_of(start_ms)).get(start_ms, start_ms + self.size_ms)
+        try:
+            told = dict(self.windows_of(start_ms))
+        except Exception:  # noqa: BLE001  whatever it raises: a store that has the window must be readable
+            told = {}
+        return told.get(start_ms, start_ms + self.size_ms)
 
 
 @judged_constructor

@@ -107,8 +107,13 @@ class NamedTypes:
         Args:
             name: The name. One with a dot is a full name.
             namespace: The namespace of what it stands in.
+
+        Raises:
+            ValueError: It may mean two types: which one depends on where they stand, and libraries differ.
         """
         within = f"{namespace}.{name}" if namespace and "." not in name else name
+        if within != name and within in self.named and name in self.named:
+            raise ValueError(f"the name {name} may mean {within}, or the type {name} without a namespace")
         return within if within in self.named else name if name in self.named else None
 
     def records(self, name: str = "") -> list[str]:

@@ -2,7 +2,7 @@
 
 Numbers, bytes and texts are read and written. Logical types are applied by the schema of the reader, as Java's Avro
 applies them (:mod:`streamplan.serdes.avro_values`). So Avro's library, which writes, is given schemas without logical
-types (:func:`without_logical_types`).
+types. It resolves names otherwise than Java's Avro, so each type in these schemas has a name of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -50,7 +50,7 @@ class RecordSchema:
     Attributes:
         name: Its full name.
         types: The fields and their types.
-        plain: The schema without logical types, as JSON.
+        plain: The schema that Avro's library writes by.
         read: Makes the fields of a value of what :mod:`.avro_binary` has read. Raises :class:`Misfit`.
         write: Makes of the fields what Avro's library writes. Raises :class:`Misfit`.
     """
@@ -78,7 +78,7 @@ def parse_record(text: str) -> RecordSchema:
         raise ValueError("the schema is nested too deep") from error
     assert isinstance(part.type, StructType)
     name, _ = full_name(schema, "")
-    return RecordSchema(name, dict(part.type.fields), without_logical_types(schema), part.read, part.write)
+    return RecordSchema(name, dict(part.type.fields), part.plain, part.read, part.write)
 
 
 def chosen_record(text: str, name: str, references: tuple[str, ...] = ()) -> str:
@@ -124,19 +124,6 @@ def _not_one(name: str, found: list[str], records: list[str]) -> str:
     return f"it has no record named {name}: {listed}. {question}".removesuffix(". ")
 
 
-def without_logical_types(schema: Any) -> Any:
-    """Return a schema of which Avro's library converts no value."""
-    if isinstance(schema, list):
-        return [without_logical_types(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    plain = {name: value for name, value in schema.items() if name != "logicalType"}
-    for name in ("type", "items", "values", "fields"):
-        if name in plain:
-            plain[name] = without_logical_types(plain[name])
-    return plain
-
-
 class _Parser:
     def __init__(self, types: NamedTypes) -> None:
         self._types = types
@@ -173,15 +160,15 @@ class _Parser:
 
     def _union(self, schema: list[Any], path: str, namespace: str) -> Part:
         others = [branch for branch in schema if branch not in ("null", {"type": "null"})]
-        if len(others) != 1 or len(schema) > 2:
+        if len(others) != 1 or len(schema) > 2 or isinstance(_unwrapped(others[0]), list):
             raise ValueError(
                 f'{_place(path)}: a union is a type or null, as ["null", "string"]; '
                 f"there is no field type for {json.dumps(schema)}"
             )
         part = self.part(others[0], path, namespace)
         if len(schema) == 1:
-            return part
-        return or_null(part)
+            return replace(part, plain=[part.plain])
+        return or_null(part, null_first=schema[0] != others[0])
 
     def _primitive(self, name: str, path: str) -> Part:
         return self._logical({"type": name}, path)
@@ -205,6 +192,7 @@ class _Parser:
 
     def _named_part(self, name: str, path: str, namespace: str) -> Part:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
+        self._types.full_name_of(name, namespace)  # refuses a name of two types
         found = full if full in self._named else name
         if found not in self._named:
             raise ValueError(
@@ -213,11 +201,10 @@ class _Parser:
             )
         if (part := self._named[found]) is None:
             raise ValueError(f"{_place(path)}: {name} contains itself. A field cannot have a recursive type")
-        return part
+        return replace(part, plain=self._plain_name(found))
 
     def _record(self, schema: Mapping[str, Any], path: str, namespace: str) -> Part:
         full, inner = self._new_name(schema, path, namespace)
-        self._named[full] = None
         fields = schema.get("fields")
         if not isinstance(fields, list) or not fields:
             raise ValueError(f"{_place(path)}: the record {full} has no fields")
@@ -236,7 +223,7 @@ class _Parser:
             parts[name] = self.part(declared["type"], within, inner)
             if "default" in declared:
                 self._judge_default(declared, parts[name], within, inner)
-        part = record_part(parts)
+        part = record_part(self._plain_name(full), parts)
         self._named[full] = part
         return part
 
@@ -254,7 +241,12 @@ class _Parser:
             raise ValueError(f"{_place(path)}: the type {full} is defined twice")
         if not _are_texts(schema.get("aliases", [])):
             raise ValueError(f"{_place(path)}: the aliases of {full} are not a list of names")
+        self._named[full] = None
         return full, inner
+
+    def _plain_name(self, full: str) -> str:
+        """The name of a type in the schema that Avro's library writes by. A name is one of a field, too."""
+        return f"T{[*self._named].index(full)}"
 
     def _enum(self, schema: Mapping[str, Any], path: str, namespace: str) -> Part:
         full, _ = self._new_name(schema, path, namespace)
@@ -267,7 +259,7 @@ class _Parser:
             )
         if "default" in schema and schema["default"] not in symbols:
             raise ValueError(f"{_place(path)}: the default {schema['default']!r} is not a symbol of the enum {full}")
-        part = self._named[full] = enum_part(symbols)
+        part = self._named[full] = enum_part(self._plain_name(full), symbols)
         return part
 
     def _fixed(self, schema: Mapping[str, Any], path: str, namespace: str) -> Part:
@@ -275,8 +267,15 @@ class _Parser:
         if schema.get("logicalType") != "decimal" or not _is_size(schema.get("size")):
             kind = f"fixed with {schema['logicalType']}" if schema.get("logicalType") else "fixed"
             raise ValueError(f"{_place(path)}: there is no field type for {kind}")
-        part = self._named[full] = _decimal(schema, path, schema["size"])
+        part = self._named[full] = _decimal(schema, path, schema["size"], self._plain_name(full))
         return part
+
+
+def _unwrapped(schema: Any) -> Any:
+    """A type without what only contains it, as ``{"type": […]}``."""
+    while isinstance(schema, dict) and not isinstance(schema.get("type"), str):
+        schema = schema.get("type")
+    return schema
 
 
 def _are_texts(names: Any) -> bool:
@@ -291,10 +290,10 @@ def _place(path: str) -> str:
     return path or "the schema"
 
 
-def _decimal(schema: Mapping[str, Any], path: str, size: int | None) -> Part:
+def _decimal(schema: Mapping[str, Any], path: str, size: int | None, name: str = "") -> Part:
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
         raise ValueError(f"{_place(path)}: a decimal has a precision, and a scale from 0 to the precision")
     if not 0 < precision <= GREATEST_PRECISION:
-        raise ValueError(f"{_place(path)}: a decimal of a field has at most {GREATEST_PRECISION} digits")
-    return decimal_part(precision, scale, size)
+        raise ValueError(f"{_place(path)}: a decimal of a field has from 1 to {GREATEST_PRECISION} digits")
+    return decimal_part(name, precision, scale, size)

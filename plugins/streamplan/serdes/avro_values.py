@@ -50,16 +50,24 @@ class Part:
         type: The type of the field.
         read: Takes what :mod:`.avro_binary` has read, or the default of a field.
         write: Gives what Avro's library writes.
+        plain: The schema that Avro's library writes by: without logical types and namespaces.
     """
 
     type: FieldType
     read: Convert
     write: Convert
+    plain: Any
 
 
-def or_null(part: Part) -> Part:
-    """Return a type whose values may be null."""
-    return Part(part.type, _or_null(part.read), _or_null(part.write))
+def or_null(part: Part, *, null_first: bool) -> Part:
+    """Return a type whose values may be null.
+
+    Args:
+        part: The type.
+        null_first: Whether null is the first type of the union.
+    """
+    plain = ["null", part.plain] if null_first else [part.plain, "null"]
+    return Part(part.type, _or_null(part.read), _or_null(part.write), plain)
 
 
 def _or_null(convert: Convert) -> Convert:
@@ -68,12 +76,19 @@ def _or_null(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def record_part(parts: Mapping[str, Part]) -> Part:
-    """Return the type of a record with these fields."""
+def record_part(name: str, parts: Mapping[str, Part]) -> Part:
+    """Return the type of a record with these fields.
+
+    Args:
+        name: A name that no other type of the schema has.
+        parts: The fields.
+    """
+    fields = [{"name": each, "type": part.plain} for each, part in parts.items()]
     return Part(
         StructType(tuple((name, part.type) for name, part in parts.items())),
         _fields({name: part.read for name, part in parts.items()}),
         _fields({name: part.write for name, part in parts.items()}),
+        {"type": "record", "name": name, "fields": fields},
     )
 
 
@@ -109,7 +124,7 @@ def array_part(element: Part) -> Part:
         return convert
 
     read = same if element.read is same else each(element.read)
-    return Part(ArrayType(element.type), read, each(element.write))
+    return Part(ArrayType(element.type), read, each(element.write), {"type": "array", "items": element.plain})
 
 
 def map_part(of_value: Part) -> Part:
@@ -124,13 +139,14 @@ def map_part(of_value: Part) -> Part:
         return convert
 
     read = same if of_value.read is same else each(of_value.read)
-    return Part(MapType(of_value.type), read, each(of_value.write))
+    return Part(MapType(of_value.type), read, each(of_value.write), {"type": "map", "values": of_value.plain})
 
 
-def decimal_part(precision: int, scale: int, size: int | None) -> Part:
+def decimal_part(name: str, precision: int, scale: int, size: int | None) -> Part:
     """Return the type of a decimal.
 
     Args:
+        name: A name that no other type of the schema has. Bytes have none.
         precision: Its most digits.
         scale: Those behind the point.
         size: The number of its bytes; None for as many as it needs.
@@ -152,7 +168,8 @@ def decimal_part(precision: int, scale: int, size: int | None) -> Part:
         except OverflowError as error:
             raise Misfit(f"is {value}, which does not fit into {size} bytes") from error
 
-    return Part(field_type, read, write)
+    plain = "bytes" if size is None else {"type": "fixed", "name": name, "size": size}
+    return Part(field_type, read, write, plain)
 
 
 def moment_part(unit: int) -> Part:
@@ -164,22 +181,28 @@ def moment_part(unit: int) -> Part:
     def write(value: Any) -> int:
         return microseconds_of(value) // unit
 
-    return Part(TIMESTAMP, read, write)
+    return Part(TIMESTAMP, read, write, "long")
 
 
-def enum_part(symbols: Sequence[str]) -> Part:
-    """Return the type of an enum: one of its symbols as a text."""
-    return Part(Scalar("string"), same, enum_writer(symbols))
+def enum_part(name: str, symbols: Sequence[str]) -> Part:
+    """Return the type of an enum: one of its symbols as a text.
+
+    Args:
+        name: A name that no other type of the schema has.
+        symbols: Its symbols.
+    """
+    plain = {"type": "enum", "name": name, "symbols": [*symbols]}
+    return Part(Scalar("string"), same, enum_writer(symbols), plain)
 
 
-DAY = Part(Scalar("date"), day_of, days_of)
+DAY = Part(Scalar("date"), day_of, days_of, "int")
 
 PRIMITIVES: Mapping[str, Part] = {
-    "string": Part(Scalar("string"), same, writer_of((str,), "string")),
-    "int": Part(Scalar("int"), same, writer_of((int,), "int", -(1 << 31), (1 << 31) - 1)),
-    "long": Part(Scalar("bigint"), same, writer_of((int,), "bigint", -(1 << 63), (1 << 63) - 1)),
-    "float": Part(Scalar("double"), read_number, write_float),
-    "double": Part(Scalar("double"), read_number, write_double),
-    "boolean": Part(Scalar("boolean"), same, writer_of((bool,), "boolean")),
+    "string": Part(Scalar("string"), same, writer_of((str,), "string"), "string"),
+    "int": Part(Scalar("int"), same, writer_of((int,), "int", -(1 << 31), (1 << 31) - 1), "int"),
+    "long": Part(Scalar("bigint"), same, writer_of((int,), "bigint", -(1 << 63), (1 << 63) - 1), "long"),
+    "float": Part(Scalar("double"), read_number, write_float, "float"),
+    "double": Part(Scalar("double"), read_number, write_double, "double"),
+    "boolean": Part(Scalar("boolean"), same, writer_of((bool,), "boolean"), "boolean"),
 }
 """By Avro's names the types without parts. ``bytes`` and ``null`` are none of a field."""

@@ -20,8 +20,9 @@ from streamplan.judged import judged_constructor
 from streamplan.serdes.field_types import DecimalType, FieldType, leaves, quoted
 from streamplan.serdes.json import Json
 from streamplan.serdes.json_documents import Parser, parse_plain
+from streamplan.serdes.json_schema_places import referenced_names
 from streamplan.serdes.json_schema_resolution import differences, undeclared_fields
-from streamplan.serdes.json_schema_types import ObjectSchema, parse_object, referenced_names
+from streamplan.serdes.json_schema_types import ObjectSchema, parse_object
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.reason import harmless, text_of
 from streamplan.serdes.rejection import or_each_value

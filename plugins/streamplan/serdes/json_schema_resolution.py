@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamplan.serdes.json_schema_types import at_place, bundled, types_of
+from streamplan.serdes.json_schema_places import at_place, bundled, conjuncts
+from streamplan.serdes.json_schema_types import types_of
 from streamplan.serdes.schema_source import WrittenSchema
 from streamplan.serdes.schema_values import Difference
 
@@ -47,7 +48,9 @@ def _kinds(document: Any, schema: Any, path: str, depth: int = 0) -> dict[str, M
     """The types that a value may have, each with the schema that says so; nothing where it may be anything."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return {}
-    if "$ref" in schema:
+    if (composed := _composed(document, schema, path)) is not None:
+        schema = composed
+    elif "$ref" in schema:
         return _kinds(document, at_place(document, schema["$ref"], path), path, depth + 1)
     for word in ("oneOf", "anyOf", "allOf"):
         if isinstance(schema.get(word), list) and not {"type", "properties"} & schema.keys():
@@ -58,6 +61,21 @@ def _kinds(document: Any, schema: Any, path: str, depth: int = 0) -> dict[str, M
             return found
     names, nullable = types_of(schema)
     return {**dict.fromkeys(names, schema), **({"null": schema} if nullable else {})}
+
+
+def _composed(document: Any, schema: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
+    """An object whose properties stand in several schemas, as one schema; None for anything else."""
+    if "allOf" not in schema and ("$ref" not in schema or "properties" not in schema):
+        return None
+    parts = [each for each, _ in conjuncts(document, schema, path)]
+    of_objects = [each for each in parts if isinstance(each.get("properties"), dict)]
+    if not of_objects:
+        return None
+    properties: dict[str, Any] = {}
+    for each in of_objects:
+        properties = {**each["properties"], **properties}
+    required = [name for each in parts for name in each.get("required") or ()]
+    return {"type": "object", **parts[0], "properties": properties, "required": required}
 
 
 class _Comparison:

@@ -7,14 +7,12 @@ them (:mod:`streamplan.serdes.json_schema`).
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 from streamplan.serdes.field_types import (
     GREATEST_PRECISION,
@@ -26,6 +24,7 @@ from streamplan.serdes.field_types import (
     Scalar,
     StructType,
 )
+from streamplan.serdes.json_schema_places import at_place, bundled, conjuncts
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.schema_source import WrittenSchema
 from streamplan.serdes.schema_values import (
@@ -40,8 +39,7 @@ from streamplan.serdes.schema_values import (
 Text: TypeAlias = Callable[[Any], str]
 """Makes JSON of a value that is not null. Raises :class:`Misfit`."""
 
-_DEFINITIONS = "$streamplan"
-"""Where the schemas that a schema refers to stand in it."""
+_NOT_OF_AN_OBJECT = '{}: "properties" are schemas by their names, and "required" is a list of names'
 
 _TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 
@@ -101,113 +99,6 @@ def parse_object(written: WrittenSchema) -> ObjectSchema:
     return ObjectSchema(title if isinstance(title, str) else "", dict(part.type.fields), document, part.text)
 
 
-def parse_json(text: str, name: str = "the schema") -> Any:
-    """Read the JSON of a schema; a number with a point is a ``Decimal``.
-
-    Raises:
-        ValueError: It is no JSON.
-    """
-    try:
-        return json.loads(text, parse_float=_number, parse_constant=_number)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name} is not JSON: {error}") from error
-
-
-def _number(text: str) -> Decimal:
-    """A number with a point or an exponent, as exact as it is; one too small for a double is 0."""
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is not a number that a double can be")
-    return Decimal(text) if number else Decimal(0)
-
-
-def bundled(written: WrittenSchema) -> Mapping[str, Any]:
-    """Return a schema in which the schemas stand that it refers to by other names than its own.
-
-    Raises:
-        ValueError: It is no object in JSON, or one that it refers to is not there.
-    """
-    texts = written.flattened()
-    places = {name: f"#/{_DEFINITIONS}/{number}" for number, name in enumerate(texts)}
-    parsed = parse_json(written.text)
-    if not isinstance(parsed, dict):
-        raise ValueError("the schema is not an object")
-    own = {str(name).partition("#")[0]: "#" for name in (parsed.get("$id"), parsed.get("id")) if name}
-    document: dict[str, Any] = _with_places(parsed, "#", {**own, **places})
-    if places:
-        document[_DEFINITIONS] = {}
-    for (name, text), place in zip(texts.items(), places.values(), strict=True):
-        inner = _with_places(parse_json(text, name), place, places)
-        if isinstance(inner, dict):  # its own name would be the base of its references
-            inner = {key: value for key, value in inner.items() if key not in ("$id", "id", "$schema")}
-        document[_DEFINITIONS][place.rpartition("/")[2]] = inner
-    return document
-
-
-def referenced_names(text: str) -> list[str]:
-    """Return the names of other schemas that a schema refers to, each once.
-
-    Raises:
-        ValueError: It is no JSON.
-    """
-    found: dict[str, None] = {}
-
-    def collect(schema: Any) -> None:
-        if isinstance(schema, list):
-            for part in schema:
-                collect(part)
-        elif isinstance(schema, dict):
-            if isinstance(reference := schema.get("$ref"), str) and (name := reference.partition("#")[0]):
-                found.setdefault(name)
-            for part in schema.values():
-                collect(part)
-
-    collect(parse_json(text))
-    return [*found]
-
-
-def _with_places(schema: Any, own: str, places: Mapping[str, str]) -> Any:
-    """A schema whose references are places in the document that it will stand in."""
-    if isinstance(schema, list):
-        return [_with_places(part, own, places) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {name: _with_places(part, own, places) for name, part in schema.items()}
-    if isinstance(reference := schema.get("$ref"), str):
-        name, _, pointer = reference.partition("#")
-        if name and name not in places:
-            raise ValueError(
-                f"it refers to {name}, which is not there: only files beside a schema are read, and nothing is fetched"
-            )
-        found["$ref"] = (places[name] if name else own) + pointer
-    return found
-
-
-def at_place(document: Any, reference: Any, path: str) -> Any:
-    """Return the schema at a place of a document, as ``#/definitions/Line``.
-
-    Args:
-        document: A schema that :func:`bundled` has made.
-        reference: The place.
-        path: Of the field that refers to it.
-
-    Raises:
-        ValueError: There is none.
-    """
-    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-        raise ValueError(f"{_place(path)}: the reference {reference} is not of a form such as #/definitions/Line")
-    found = document
-    for step in unquote(reference[1:]).split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
-        elif isinstance(found, dict) and key in found:
-            found = found[key]
-        else:
-            raise ValueError(f"{_place(path)}: it refers to {reference}, which is not there")
-    return found
-
-
 def types_of(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
     """Return the types of a schema without null, and whether it may be null.
 
@@ -237,6 +128,8 @@ class _Parser:
         require_shallow(path)
         if not isinstance(schema, dict):
             raise ValueError(f"{_place(path)}: there is no field type for {json.dumps(schema)}")
+        if (composed := self._composed(schema, path, around)) is not None:
+            return composed
         if "$ref" in schema:
             return self._referenced(schema["$ref"], path, around)
         for word in ("oneOf", "anyOf"):
@@ -266,6 +159,41 @@ class _Parser:
         if reference in around or reference == "#":
             raise ValueError(f"{_place(path)}: {reference} contains itself. A field cannot have a recursive type")
         return self.part(at_place(self._document, reference, path), path, (*around, reference))
+
+    def _composed(self, schema: Mapping[str, Any], path: str, around: tuple[str, ...]) -> Part | None:
+        """The object whose properties stand in several schemas, of which all hold; None for anything else."""
+        if "allOf" not in schema and ("$ref" not in schema or "properties" not in schema):
+            return None
+        declared = schema.get("type", "object")
+        if "object" not in (declared if isinstance(declared, list) else [declared]):
+            return None
+        parts = [*conjuncts(self._document, schema, path, around)]
+        if not any(isinstance(each.get("properties"), dict) and each["properties"] for each, _ in parts):
+            return None
+        properties: dict[str, list[tuple[Any, tuple[str, ...]]]] = {}
+        required: list[str] = []
+        nullable = []
+        for each, leading in parts:
+            own, demanded = each.get("properties") or {}, each.get("required") or []
+            if not isinstance(own, dict) or not isinstance(demanded, list):
+                raise ValueError(_NOT_OF_AN_OBJECT.format(_place(path)))
+            for name, of_property in own.items():
+                properties.setdefault(name, []).append((of_property, leading))
+            required += demanded
+            if "type" in each:
+                nullable.append(types_of(each)[1])
+        found = {name: self._first(each, f"{path}.{name}" if path else name) for name, each in properties.items()}
+        return replace(_struct(_named(found, path), required), nullable=bool(nullable) and all(nullable))
+
+    def _first(self, schemas: Sequence[tuple[Any, tuple[str, ...]]], path: str) -> Part:
+        """The first of several schemas that tells a type. The others restrict its values."""
+        faults = []
+        for schema, around in schemas:
+            try:
+                return self.part(schema, path, around)
+            except ValueError as fault:
+                faults.append(fault)
+        raise faults[0]
 
     def _one_of(self, branches: Any, word: str, path: str, around: tuple[str, ...]) -> Part:
         if not isinstance(branches, list):
@@ -316,9 +244,7 @@ class _Parser:
         properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
         required = schema.get("required") or []
         if not isinstance(properties, dict) or not isinstance(required, list):
-            raise ValueError(
-                f'{_place(path)}: "properties" are schemas by their names, and "required" is a list of names'
-            )
+            raise ValueError(_NOT_OF_AN_OBJECT.format(_place(path)))
         if not properties:
             if not isinstance(others, dict) or "patternProperties" in schema:
                 raise ValueError(
@@ -326,9 +252,13 @@ class _Parser:
                 )
             return _map(self.part(others, f"{path}[]", around))
         parts = {name: self.part(each, f"{path}.{name}" if path else name, around) for name, each in properties.items()}
-        if illegal := [name for name in parts if not name or "`" in name]:
-            raise ValueError(f"{_place(path)}: no field can have the name {illegal[0]!r}")
-        return _struct(parts, required)
+        return _struct(_named(parts, path), required)
+
+
+def _named(parts: Mapping[str, Part], path: str) -> Mapping[str, Part]:
+    if illegal := [name for name in parts if not name or "`" in name]:
+        raise ValueError(f"{_place(path)}: no field can have the name {illegal[0]!r}")
+    return parts
 
 
 def _struct(parts: Mapping[str, Part], required: Sequence[str]) -> Part:

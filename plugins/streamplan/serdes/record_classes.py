@@ -20,14 +20,15 @@ Each may stand beside ``None``, as in ``str | None``.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
 import typing
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, Flag
 from typing import Annotated, Any
 
 from streamplan.serdes.field_types import WrongFields, parse_type
@@ -40,6 +41,13 @@ _FIELD_TYPES: Mapping[type, str] = {
     datetime: "timestamp",
     date: "date",
 }
+
+_CLASSES: Mapping[str, type] = {
+    **{of_field: cls for cls, of_field in _FIELD_TYPES.items()},
+    "int": int,
+    "decimal": Decimal,
+}
+"""By the name of a type without parts the class of its values."""
 
 _ARROW_TYPES: Mapping[str, str] = {
     "StringArray": "string",
@@ -94,6 +102,8 @@ def schema_of(hint: Any) -> str:
 def allowed_by(cls: type) -> dict[str, dict[Any, str]]:
     """Return for each field of a class that is an enumeration its values, each with the name of its member.
 
+    Flags are no such field: each sum of their values is one.
+
     Args:
         cls: A dataclass.
     """
@@ -102,7 +112,7 @@ def allowed_by(cls: type) -> dict[str, dict[Any, str]]:
     return {
         name: {member.value: member.name for member in hint}
         for name, hint in plain.items()
-        if isinstance(hint, type) and issubclass(hint, Enum)
+        if isinstance(hint, type) and issubclass(hint, Enum) and not issubclass(hint, Flag)
     }
 
 
@@ -139,10 +149,15 @@ def _type_of(hint: Any, around: tuple[Any, ...], path: str) -> str:
     hint = without_none(hint)
     if typing.get_origin(hint) is Annotated:
         told = next((each for each in typing.get_args(hint)[1:] if isinstance(each, str)), None)
+        base = without_none(typing.get_args(hint)[0])
         try:
-            return _type_of(typing.get_args(hint)[0], around, path) if told is None else str(parse_type(told))
+            if told is None:
+                return _type_of(base, around, path)
+            field_type = str(parse_type(told))
         except ValueError as error:
             raise ValueError(f"{path}: {str(error).removeprefix('the type: ')}") from error
+        _require_class(base, field_type, path)
+        return field_type
     if hint in around:
         raise WrongFields(f"{path}: {hint.__name__} would be a part of itself", "Write the fields of the part you need")
     if isinstance(hint, type) and hint in _FIELD_TYPES:
@@ -169,6 +184,19 @@ def _type_of(hint: Any, around: tuple[Any, ...], path: str) -> str:
         said, _, write = _ADVICE[hint].partition(": ")
         raise WrongFields(f"{path}: {said}", write[:1].upper() + write[1:])
     raise WrongFields(f"{path}: {_shown(hint)} cannot be the type of a field", _in_place_of(hint))
+
+
+def _require_class(base: Any, field_type: str, path: str) -> None:
+    """Refuse a class whose values are others than those of the type beside it, as ``Annotated[int, "string"]``."""
+    if not isinstance(base, type):
+        return
+    kind = field_type.partition("(")[0].partition("<")[0]
+    of_type = _CLASSES.get(kind)
+    if of_type is not None and base is not of_type and not (issubclass(base, of_type) and issubclass(base, Enum)):
+        raise WrongFields(
+            f"{path}: a value of the type {field_type} is given as {of_type.__name__}, and not as {_shown(base)}",
+            f"Write Annotated[{of_type.__name__}, {field_type!r}]",
+        )
 
 
 def _in_place_of(hint: Any) -> str:
@@ -228,17 +256,24 @@ class RecordClass:
         """Return what makes objects of a class.
 
         Args:
-            record: A dataclass. A field whose annotation is none of the table is given what was read.
+            record: A dataclass, or a ``NamedTuple`` or a ``TypedDict`` that is a part of one. A field whose annotation
+                is none of the table is given what was read.
             around: The classes that it is a part of.
 
         Raises:
-            ValueError: An annotation cannot be read, or the class is a part of itself.
+            ValueError: An annotation cannot be read, the class is a part of itself, or its objects are made of more
+                than its fields.
         """
         if record in around:
             raise ValueError(f"{record.__name__} would be a part of itself")
         hints, around = _hints(record), (*around, record)
-        given = [each for each in dataclasses.fields(record) if each.init]
-        return cls(record, tuple((each.name, _part(hints[each.name], around, each)) for each in given))
+        if not is_record_class(record):
+            defaults = getattr(record, "_field_defaults", {})
+            return cls(record, tuple((name, _part(of, around, name in defaults)) for name, of in hints.items()))
+        given = {each.name: each for each in dataclasses.fields(record) if each.init}
+        _require_made_of(record, given)
+        parts = ((name, _part(hints[name], around, _has_default(each))) for name, each in given.items())
+        return cls(record, tuple(parts))
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -255,7 +290,7 @@ class RecordClass:
         Raises:
             ValueError: A field is null that may not be, or is none of its enumeration.
         """
-        if isinstance(value, self.cls):
+        if not typing.is_typeddict(self.cls) and isinstance(value, self.cls):
             return value
         given = {}
         for name, part in self.parts:
@@ -293,7 +328,10 @@ class _Part:
                 return None
             raise ValueError(f"{path} is null, and its annotation has no None")
         if self.enumeration is not None:
-            return self.enumeration(item)
+            try:
+                return self.enumeration(item)
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from error
         if self.record is not None:
             return self.record.read(item, f"{path}.")
         if self.element is not None and isinstance(item, Mapping):
@@ -303,16 +341,30 @@ class _Part:
         return item
 
 
-def _part(hint: Any, around: tuple[type, ...], of_field: dataclasses.Field[Any] | None = None) -> _Part:
+def _has_default(of_field: dataclasses.Field[Any]) -> bool:
+    return (of_field.default, of_field.default_factory) != (MISSING, MISSING)
+
+
+def _require_made_of(record: type, names: Collection[str]) -> None:
+    """Refuse a dataclass whose objects need more than its fields, as one with an ``InitVar`` without a default."""
+    try:
+        inspect.signature(record).bind(**dict.fromkeys(names))
+    except TypeError as error:
+        raise WrongFields(
+            f"{record.__name__} cannot be made of its fields {', '.join(names)}: {error}",
+            "Give the others a default, or leave them out",
+        ) from error
+
+
+def _part(hint: Any, around: tuple[type, ...], has_default: bool = False) -> _Part:
     bare = _bare(hint)
     inner = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
     is_optional = type(None) in typing.get_args(inner) or inner is Any
-    has_default = of_field is not None and (of_field.default, of_field.default_factory) != (MISSING, MISSING)
     elements = typing.get_args(bare)
     return _Part(
         is_optional,
         has_default,
         bare if isinstance(bare, type) and issubclass(bare, Enum) else None,
-        RecordClass.of(bare, around) if is_record_class(bare) else None,
+        RecordClass.of(bare, around) if _has_fields(bare) else None,
         _part(elements[-1], around) if typing.get_origin(bare) in (list, dict) else None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
 """A text, or a comment. Java's parser of Avro schemas takes the comments of Java, too."""
 
 
@@ -14,7 +14,7 @@ def plain_json(text: str) -> str:
     Args:
         text: JSON, perhaps with comments. Without any it is returned as it is.
     """
-    return _COMMENT.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text.removeprefix("\ufeff"))
+    return _COMMENT.sub(lambda found: found[1] or re.sub(r"[^\r\n]", " ", found[0]), text.removeprefix("\ufeff"))
 
 
 def is_json(text: str) -> bool:

@@ -221,6 +221,29 @@ def test_a_null_value_is_written_and_not_counted_and_any_bytes_are_a_key(both: B
         assert [reason.partition(":")[0] for _, reason in tried.dead_letters()] == ["the value is not JSON"]
 
 
+def test_a_null_value_is_counted_in_a_window_as_it_is_in_queries_apart(both: BothWays) -> None:
+    def declare(tried: Tried) -> None:
+        grouped = tried.topology.stream(tried.named("sales"), value=SALE).group_by("record.key", name="by-key")
+        windowed = grouped.windowed_by(TimeWindows("1 minute"))
+        windowed.aggregate({"n": "count(*)", "total": "sum(amount)"}, store="folded")
+
+    both.declare(declare)
+    both.process([("a", sale("x", 1), 1), ("a", None, 2), ("b", None, 3), ("c", sale("y", 1), 4), ("a", b"[", 5)])
+    both.crash()
+    both.process([("b", sale("x", 2), 6), ("c", None, 67), ("b", None, 68)])
+    for tried in both.tries:
+        changelog = tried.read(tried.topology.changelog_topic("folded"))
+        folded_of = {(m.key()[:1], m.key()[1:9]): json.loads(m.value()) for m in changelog}
+        start, following = ((EPOCH + at).to_bytes(8, "big") for at in (0, 60_000))
+        assert folded_of == {
+            (b"a", start): {"n": 2, "total": 1},
+            (b"b", start): {"n": 2, "total": 2},
+            (b"c", start): {"n": 1, "total": 1},
+            (b"c", following): {"n": 1},
+            (b"b", following): {"n": 1},
+        }
+
+
 def test_what_is_left_in_the_repartition_topic_is_read_first_and_the_state_stays(
     both: BothWays, monkeypatch: pytest.MonkeyPatch
 ) -> None:

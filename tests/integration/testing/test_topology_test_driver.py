@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -628,6 +629,59 @@ def test_a_field_of_another_type_than_a_serde_of_one_value_writes_is_refused(dri
 def test_branches_that_could_share_a_record_are_refused(drive: Drive, split: Callable[[Any], Any]) -> None:
     with pytest.raises(Refused, match="need not give the same again"):
         drive(sales(lambda topology, read: split(read).default_branch().popitem()[1].to("rest"), rest=1))
+
+
+class Alarm(Processor):
+    def process(self, record: Record, store: KeyValueStore) -> list[dict[str, int]]:
+        store.put({"n": 1})
+        return []
+
+
+def drawn(topology: Topology, read: Any, *, as_table: bool) -> None:
+    low = read.map_values({"shop": "shop", "n": "rand()"}).filter("n < 0.5")
+    if as_table:
+        read.join(low.to_table(store="drawn"), {"n": "table.n"}).to("low")
+        return
+    counted = low.group_by_key().count(store="counted").to_stream()
+    counted.process(Alarm, store="alarms", state="n bigint", schema="n bigint").to("low")
+
+
+@pytest.mark.parametrize("as_table", [True, False], ids=["a table that is joined", "a state behind another one"])
+def test_what_is_computed_for_two_states_must_be_the_same_twice(drive: Drive, as_table: bool) -> None:
+    """The changelog of the first one has other records than the second one is given."""
+    with pytest.raises(Refused, match="need not be the same again"):
+        drive(sales(lambda topology, read: drawn(topology, read, as_table=as_table), low=1))
+
+
+class Thrown(Processor):
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, record: Record) -> None:
+        self.context.forward({"n": 1}, child=random.choice(["low", "high"]))
+
+
+def thrown(read: Any, *, deterministic: bool) -> None:
+    processed = read.process(Thrown, schema="n bigint", deterministic=deterministic)
+    for name in ("low", "high"):
+        processed.to(name, name=name)
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda read: read.to("if(rand() < 0.5, 'low', 'high')", topics=("low", "high")),
+        lambda read: read.map_values({"n": "rand()"}).to("if(n < 0.5, 'low', 'high')", topics=("low", "high")),
+        lambda read: read.filter(lambda sale: True, deterministic=False).to("shop", topics=("low", "high")),
+        lambda read: thrown(read, deterministic=False),
+        lambda read: thrown(read.map_values({"n": "rand()"}), deterministic=True),
+    ],
+    ids=["a topic", "a field", "a function", "a class", "a class behind a field"],
+)
+def test_topics_and_children_that_could_share_a_record_are_refused(drive: Drive, declare: Callable[[Any], Any]) -> None:
+    """Each output computes the records for itself: one could be in both, or in none."""
+    with pytest.raises(Refused, match=r"need not (give|be) the same again"):
+        drive(sales(lambda topology, read: declare(read), low=1, high=1))
 
 
 def test_what_is_read_from_a_topic_is_the_same_for_all_branches(drive: Drive) -> None:

@@ -20,7 +20,7 @@ from streamplan import (
     Topology,
 )
 from streamplan.judged import mistakes_of
-from streamplan.model.windows import duration_ms, duration_text
+from streamplan.model.windows import duration_ms, duration_text, is_duration
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,12 @@ def test_the_time_to_live_of_a_store_is_a_timedelta() -> None:
 def test_the_durations_alone_are_completed_between_the_words_of_windows() -> None:
     words = [name for name in dir(TimeWindows("1 hour")) if not name.startswith("_")]
     assert words == ["advance", "grace", "offset", "size"]
+
+
+@pytest.mark.parametrize("text", ["1000001 days", "86400000000001 milliseconds", f"{'9' * 5000} seconds"])
+def test_a_duration_that_kafka_and_spark_cannot_hold_is_refused(text: str) -> None:
+    """Windows of 200,000,000 days were accepted, and the first record stopped the application."""
+    with pytest.raises(ValueError, match="is too long: a duration has at most 1,000,000 days"):
+        duration_ms(text)
+    assert not is_duration(text)
+    assert duration_ms("1000000 days") == 86_400_000_000_000

@@ -6,13 +6,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from enum import Enum, StrEnum
+from enum import Enum, IntFlag, StrEnum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
 from streamplan import F, Json, KStream, Topology, arrow_batch
@@ -109,9 +109,30 @@ class OfWrongType:
     price: Annotated[Decimal, "decimal(99,2)"]
 
 
+@dataclass
+class OfNumberAsText:
+    number: Annotated[int, "string"]
+
+
+@dataclass
+class OfMore:
+    id: str
+    salt: InitVar[int]
+
+
 @pytest.mark.parametrize(
     ("cls", "told", "write"),
     [
+        (
+            OfNumberAsText,
+            "OfNumberAsText.number: a value of the type string is given as str, and not as int",
+            "Write Annotated[str, 'string']",
+        ),
+        (
+            OfMore,
+            "OfMore cannot be made of its fields id: missing a required argument: 'salt'",
+            "Give the others a default, or leave them out",
+        ),
         (
             dict,
             "dict is not a dataclass with annotated fields",
@@ -357,3 +378,60 @@ def test_a_typed_declaration_loads_neither_spark_nor_arrow() -> None:
     run = [sys.executable, "-c", code]
     done = subprocess.run(run, env={"PYTHONPATH": path}, capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout == "set()\n"
+
+
+class Colour(IntFlag):
+    RED = 1
+    GREEN = 2
+
+
+class Place(NamedTuple):
+    city: str
+    country: Country = Country.GERMANY
+
+
+class Size(TypedDict):
+    width: int
+    colours: list[Colour]
+
+
+@dataclass
+class Parcel:
+    colour: Colour
+    place: Place
+    size: Size
+    others: list[Place]
+
+
+def test_flags_have_sums_and_parts_that_are_no_dataclasses_are_what_they_are_declared() -> None:
+    serde = Json(Parcel)
+    assert serde.allowed == {}
+    read = serde.decode(
+        b'{"colour": 3, "place": {"city": "Bonn"}, "size": {"width": 1, "colours": [0, 2]},'
+        b' "others": [{"city": "Nice", "country": "FR"}]}'
+    )
+    assert serde.record_class is not None
+    assert serde.record_class.read(
+        SimpleNamespace(
+            **{
+                **read,
+                "place": SimpleNamespace(city="Bonn", country=None),
+                "size": SimpleNamespace(**read["size"]),
+                "others": [SimpleNamespace(**each) for each in read["others"]],
+            }
+        )
+    ) == Parcel(
+        Colour.RED | Colour.GREEN,
+        Place("Bonn", Country.GERMANY),
+        {"width": 1, "colours": [Colour(0), Colour.GREEN]},
+        [Place("Nice", Country.FRANCE)],
+    )
+
+
+def test_a_value_that_is_none_of_an_enumeration_is_told_with_its_place() -> None:
+    @dataclass
+    class Route:
+        countries: list[Country]
+
+    with pytest.raises(ValueError, match=r"^countries\[1\]: 'IT' is not a valid Country$"):
+        RecordClass.of(Route).read(SimpleNamespace(countries=["DE", "IT"]))

@@ -139,7 +139,7 @@ def test_the_types_of_a_schema_are_those_of_fields() -> None:
             record(("a", {"type": "array", "items": {"type": "long", "logicalType": "local-timestamp-micros"}})),
             "a[]: there is no field type for local-timestamp-micros",
         ),
-        (record(("a", decimal(39, 2))), "a: a decimal of a field has at most 38 digits"),
+        (record(("a", decimal(39, 2))), "a: a decimal of a field has from 1 to 38 digits"),
         (record(("a", decimal(2, 3))), "a: a decimal has a precision, and a scale from 0 to the precision"),
         (record(("a", ["null", "shop.Order"])), "a: shop.Order contains itself"),
         (record(("a", "Nowhere")), "a: 'Nowhere' is not a type of Avro"),
@@ -426,3 +426,73 @@ def test_a_serde_can_be_sent_to_other_processes() -> None:
     assert dict(serde.fields)
     assert serde.decode(written(EVERYTHING, VALUE))
     assert pickle.loads(pickle.dumps(serde)) == serde
+
+
+# -- names of types, which Avro's library resolves otherwise than Java's
+
+
+def writing(fields: list[dict[str, Any]], **of_record: Any) -> Avro:
+    serde = Avro(json.dumps({"type": "record", "name": "R", "fields": fields, **of_record}))
+    return serde.with_schemas(DeclaredSchemas((serde.declared,)), "orders")
+
+
+def test_a_type_without_a_namespace_is_found_within_one_and_values_are_written() -> None:
+    """``Schema.Names.get``: where the namespace has no such type, the one without a namespace is meant."""
+    kind = {"type": "enum", "name": "Kind", "namespace": "", "symbols": ["A", "B"]}
+    serde = writing([{"name": "a", "type": kind}, {"name": "b", "type": ["null", "Kind"]}], namespace="shop")
+    assert serde.decode(serde.encode({"a": "A", "b": "B"})) == {"a": "A", "b": "B"}
+
+
+@pytest.mark.parametrize("first", ["shop", ""])
+def test_a_name_of_two_types_is_refused_and_never_read_as_the_other_one(first: str) -> None:
+    kinds = [
+        {"type": "enum", "name": "Kind", "namespace": namespace, "symbols": [f"{namespace}A"]}
+        for namespace in (first, {"shop": "", "": "shop"}[first])
+    ]
+    fields = [{"name": "a", "type": kinds[0]}, {"name": "b", "type": "Kind"}, {"name": "c", "type": kinds[1]}]
+    reason = "the name Kind may mean shop.Kind, or the type Kind without a namespace"
+    with pytest.raises(ValueError, match=reason):
+        _ = writing(fields, namespace="shop").fields
+    written = json.dumps({"type": "record", "name": "R", "namespace": "shop", "fields": fields})
+    serde = Avro(json.dumps({"type": "record", "name": "shop.R", "fields": [{"name": "b", "type": "string"}]}))
+    serde = serde.with_schemas(DeclaredSchemas((WrittenSchema(written, (), "AVRO"),)), "orders")
+    assert reason in reason_of(serde, b"\0\0\0\0\1\0\0\0")
+
+
+@pytest.mark.parametrize("of_field", [{"type": {"type": "string"}}, {"type": ["null", "string"]}, {"type": ["string"]}])
+def test_a_type_within_a_type_is_written(of_field: Any) -> None:
+    serde = writing([{"name": "a", "type": of_field}])
+    assert serde.decode(serde.encode({"a": "x"})) == {"a": "x"}
+
+
+@pytest.mark.parametrize("nested", [["int"], {"type": ["int"]}, {"type": {"type": ["null", "int"]}}])
+def test_a_union_in_a_union_is_none_of_avro(nested: Any) -> None:
+    with pytest.raises(ValueError, match="a: a union is a type or null"):
+        _ = writing([{"name": "a", "type": ["null", nested]}]).fields
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_the_names_of_types_are_values_are_written_and_read_again(seed: int) -> None:
+    chosen = random.Random(seed)
+    namespaces = ["", "shop", "shop.x", "Kind"]
+    known: list[tuple[str, str]] = []
+    fields, value = [], {}
+    for number in range(6):
+        name = f"f{number}"
+        if known and chosen.random() < 0.5:
+            reference, symbol = chosen.choice(known)
+            fields.append({"name": name, "type": chosen.choice([reference, ["null", reference], [reference, "null"]])})
+        else:
+            namespace, symbol = chosen.choice(namespaces), f"S{number}"
+            kind = {"type": "enum", "name": f"E{number}", "namespace": namespace, "symbols": ["Z", symbol]}
+            known.append((f"{namespace}.E{number}".lstrip("."), symbol))
+            nested = {"type": "record", "name": f"N{number}", "fields": [{"name": "k", "type": kind}]}
+            within = chosen.choice([kind, {"type": "array", "items": kind}, nested])
+            fields.append({"name": name, "type": within})
+            value[name] = [symbol] if within is not kind and within is not nested else symbol
+            if within is nested:
+                value[name] = {"k": symbol}
+            continue
+        value[name] = symbol
+    serde = writing(fields, namespace=chosen.choice(namespaces))
+    assert serde.decode(serde.encode(value)) == value

@@ -70,7 +70,7 @@ def test_the_types_of_a_schema_are_those_of_fields() -> None:
         ({"$ref": "#"}, "a: # contains itself. A field cannot have a recursive type"),
         ({"$ref": "#/definitions/gone"}, "a: it refers to #/definitions/gone, which is not there"),
         ({"$ref": "gone.json"}, "it refers to gone.json, which is not there"),
-        ({"$ref": "#name"}, "a: the reference #name is not of a form such as #/definitions/Line"),
+        ({"$ref": "#name"}, "a: it refers to #name, which is not there"),
         ({"type": "string", "minLength": "x"}, "the schema is not valid: "),
     ],
 )

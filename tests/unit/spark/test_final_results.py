@@ -261,7 +261,10 @@ def test_custom_windows_are_restored_with_the_ends_that_their_function_tells() -
         ([(0, 1.5)], "returned (0, 1.5), and not the start and the end of a window in ms"),
         ([(5, 5)], "returned a window from 5 to 5, in which 9 does not lie"),
         ([(-5, 15)], "returned a window from -5 to 15, in which 9 does not lie"),
-        ([(0, 15), (0, 16)], "returned two windows that begin at 0"),
+        ([(0, 10), (0, 9 + 1)], "returned two windows that begin at 0"),
+        ([(0, 11)], "returned a window from 0 to 11, which is longer than size='10 milliseconds'"),
+        ([(0, 1 << 63)], "which is longer than size='10 milliseconds'"),
+        ([(False, 10)], "returned (False, 10), and not the start and the end of a window in ms"),
         (None, "'NoneType' object is not iterable"),
     ],
 )
@@ -272,6 +275,18 @@ def test_a_record_is_rejected_where_the_function_of_its_windows_fails(returned: 
     rows = task.process([("k", 1), ("k", 9)])
     assert [row.reason.endswith(reason) for row in rows if "reason" in row] == [True]
     assert [row.parts["p0"] for row in rows if "reason" not in row] == [1]
+
+
+def test_a_function_that_ends_in_no_window_is_asked_no_longer_than_a_time_has_windows() -> None:
+    windows = CustomWindows(lambda at: ((start, at + 1) for start in range(at)), size="1 day")
+    with pytest.raises(ValueError, match="returned more than 20,000 windows"):
+        windows.windows_of(10**7)
+
+
+@pytest.mark.parametrize("function", [lambda at: 1 / 0, lambda at: None, lambda at: [(0, at + 1)], lambda at: ()])
+def test_a_window_of_a_store_ends_by_its_size_where_the_function_does_not_tell(function: Any) -> None:
+    """A state is restored, and a store read, whatever became of the function."""
+    assert CustomWindows(function, size="10 seconds").end_of(60_000) == 70_000
 
 
 SLIDING = SlidingWindows("10 seconds", grace="1 hour")

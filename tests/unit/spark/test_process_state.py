@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from streamplan.model.functions import STOP
 from streamplan.model.processor import KeyValueStore, Processor, Record
+from streamplan.model.timestamps import LATEST_MS
 
 from tests.support.process_task import Arrived, Made, ProcessTask, in_micro_batches
 
@@ -246,3 +247,23 @@ def test_a_timer_fires_once_also_where_its_call_fails_and_cannot_set_itself_agai
     assert "must be later than the time" in str(made.reason)
     assert task.process([Arrived("b", BEGIN + MINUTE, -1, 1)])[0].key == "b"
     assert task.changelog["a"] == ({}, BEGIN)
+
+
+class EachMinute(Processor):
+    def process(self, record: Record, store: KeyValueStore) -> Any:
+        store.put({"n": 0, "due": record.timestamp + timedelta(minutes=1)})
+
+    def on_timer(self, time: datetime, store: KeyValueStore) -> Any:
+        store.put({"n": store.get().n + 1, "due": time + timedelta(minutes=1)})
+
+
+def test_a_record_of_the_year_9999_does_not_call_timers_for_ever() -> None:
+    """A producer's clock is wrong, or a date stands for no end."""
+    task = ProcessTask(EachMinute, "n bigint, due timestamp", "n bigint", timer="due")
+    assert task.process([Arrived("a", BEGIN, 1, 0), Arrived("b", BEGIN + 10_000 * MINUTE, 1, 1)]) == []
+    assert task.changelog["a"][0]["n"] == 10_000  # each of them was called
+    made = task.process([Arrived("c", LATEST_MS - 10 * MINUTE, 1, 2)])
+    assert sorted(each.key for each in made) == ["a", "b"]
+    assert {each.reason for each in made} == {
+        "EachMinute.on_timer was called 10,000 times for one record, which is that much later than all before"
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from streamplan.model.processor import (
     SessionStore,
     WindowStore,
 )
+from streamplan.model.timestamps import LATEST_MS
 from streamplan.model.windows import stored_session_key, stored_window_key
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Double, Integer, Long, String
@@ -591,6 +593,37 @@ def test_a_put_that_was_refused_does_not_move_the_time_of_the_store(at: Any, tim
     made = task.process(Arrived("x", 500, {"s": text}, 0), Arrived("x", 500, {"n": 1, "s": ""}, 1))
     assert [each.value for each in made] == [{"n": 1}]
     assert task.times[-1] == 1_000
+
+
+class Putting(Context):
+    times: Any = ()
+
+    def init(self, context: ProcessorContext) -> None:
+        self.store = context.get_state_store("store")
+
+    def process(self, record: Record) -> None:
+        self.store.put("k", "x", *self.times)
+
+
+@pytest.mark.parametrize("at", [LATEST_MS + 1, 1_767_225_600_000_000_000, 1 << 62, (1 << 63) - 1, -1, -(1 << 63)])
+@pytest.mark.parametrize("times", [1, 2], ids=["a window", "a session"])
+def test_a_window_or_session_beyond_all_timestamps_is_the_reason_of_its_record(at: int, times: int) -> None:
+    """Spark makes timestamps of its bounds, and stopped the application at each one that is too large."""
+    window = WindowStore(String(), String(), retention="5 minutes", size="1 second")
+    store = window if times == 1 else SessionStore(String(), String(), retention="5 minutes")
+    task = StoresTask(type("Putting", (Putting,), {"times": [at] * times}), {"store": store})
+    (made,) = task.process(Arrived("x", 500, {"s": "short"}, 0))
+    assert re.search(r"the store cannot hold that: the timestamp -?\d+ is (negative|beyond the year 9999)", made.reason)
+    assert task.changelogs["store"] == {}
+
+
+def test_a_session_does_not_end_before_it_begins() -> None:
+    task = StoresTask(
+        type("Putting", (Putting,), {"times": (2, 1)}),
+        {"store": SessionStore(String(), String(), retention="5 minutes")},
+    )
+    (made,) = task.process(Arrived("x", 500, {"s": "short"}, 0))
+    assert "the store cannot hold that: the session from 2 to 1 ends before it begins" in made.reason
 
 
 class Heads(Context):

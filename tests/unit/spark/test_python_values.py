@@ -135,3 +135,16 @@ def test_what_a_class_cannot_be_given_rejects_its_record(value: bytes) -> None:
     assert [each.value is None for each in made] == [False, True, False]
     assert made[1].reason is not None
     assert made[1].reason.startswith("Told.process cannot be called: ")
+
+
+@pytest.mark.parametrize("of_field", ["int", "bigint", "double", "decimal(10,2)", "string", "timestamp", "date"])
+@pytest.mark.parametrize("within", ["{}", "array<{}>", "struct<x: {}>", "map<string, {}>"])
+def test_true_is_a_value_of_a_boolean_alone(of_field: str, within: str) -> None:
+    """Arrow made 1.0 of it."""
+    result = {"{}": True, "array<{}>": [True], "struct<x: {}>": {"x": True}, "map<string, {}>": {"x": True}}[within]
+    function = PythonFunction("app.sure", lambda record: {"f": result})
+    (made,) = mapped_batches(function, {"f": within.format(of_field)})(
+        iter([batch_of(CASES["a moment in the year 0"])])
+    )
+    reason = made["record"].field("reason")[0].as_py()
+    assert "of another type than its schema: True" in reason

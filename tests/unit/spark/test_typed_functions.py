@@ -54,7 +54,7 @@ def test_a_record_that_is_no_object_of_the_class_is_rejected_and_the_others_are_
     assert reasons[:2] == [None, None]
     name = "tests.support.typed_declaration.score"
     assert reasons[2] == f"{name} raised ValueError: lines is null, and its annotation has no None"
-    assert reasons[3] == f"{name} raised ValueError: 9 is not a valid Product"
+    assert reasons[3] == f"{name} raised ValueError: product: 9 is not a valid Product"
 
 
 def test_an_object_with_enumerations_and_nested_objects_is_written_as_the_values_that_they_stand_for() -> None:

@@ -155,6 +155,8 @@ def _item_of(item: Any, data_type: pa.DataType, path: str) -> Any:
             return {key: _item_of(each, data_type.item_type, f"{path}[{key!r}]") for key, each in item.items()}
         if pa.types.is_integer(data_type):
             _require(isinstance(item, Integral), "Arrow would cut off its fraction")
+        elif pa.types.is_floating(data_type):
+            _require(not isinstance(item, bool), "Arrow would make 1.0 of True")
         elif pa.types.is_timestamp(data_type):
             _require(isinstance(item, datetime) and item.tzinfo is not None, "without a zone it is no moment")
             item = item.astimezone(UTC)  # raises beyond the years 1 to 9999

@@ -33,6 +33,7 @@ from streamplan.spark.planning.plan import SubtopologyPlan, planned_behind
 from streamplan.spark.planning.records import RecordFrame, read_handed_on
 from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.planning.stages.aggregate import AggregatePlan
+from streamplan.spark.planning.stages.grouping import takes_null_values
 from streamplan.spark.planning.stages.stage_plan import Cut, batch_of
 from streamplan.spark.sink.handed_on import COUNTS, RECORDS, HandedOn, HandedOnCounts, HandedOnRecords
 from streamplan.spark.sink.writers import RekeyedRecords, RowsOfRecords
@@ -117,7 +118,8 @@ def plan_linked(
         handing = _Handing(partial(HandedOnCounts, partitions), COUNTS, partial(fold_counts, node))
         stand_in = handing.fold(spark.createDataFrame([], COUNTS))
     else:
-        handing = _Handing(partial(HandedOnRecords, partitions, struct_type(fields)), columns, fold)
+        hand_on = partial(HandedOnRecords, partitions, struct_type(fields), takes_null=takes_null_values(node))
+        handing = _Handing(hand_on, columns, fold)
         stand_in = stage.operate(typed, None)
         if _adds_doubles(node, stand_in) or any(record.topic == topic for record in records_left_out()):
             return None

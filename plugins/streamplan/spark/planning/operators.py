@@ -337,7 +337,14 @@ class OperatorPlanner:
             case ForEach() | PeekFunction() | ProcessToAct():
                 return self._act(node, frame)
             case ProcessWithoutStores() as process:
-                return process_records(frame, process, self.subtopology.id, self.subtopology.children_of(node))
+                children = self.subtopology.children_of(node)
+                is_same = process.function.deterministic and self._is_the_same_again(node, frame.data)
+                if len(children) > 1 and not is_same:
+                    raise Refused(
+                        f"what {process.function.name} forwards to {' and '.join(children)} need not be the same again",
+                        remedy="Put repartition(name='…') behind it, and split the stream there.",
+                    )
+                return process_records(frame, process, self.subtopology.id, children)
             case Merge() | SeveralTopics():
                 return self._merge(node, predecessors)
             case Peek(metrics=metrics):
@@ -410,6 +417,12 @@ class OperatorPlanner:
 
     def _write_sink(self, sink: Sink, frame: RecordFrame) -> RecordFrame:
         if sink.choice is not None:
+            chosen = frame.data.withColumn("topic", F.expr(sink.choice.expression))
+            if len(sink.choice.topics) > 1 and not self._is_the_same_again(sink, chosen):
+                raise Refused(
+                    "the topic of a record depends on an expression or a function that need not give the same again",
+                    remedy="Put repartition(name='…') behind it, and before to().",
+                )
             frame = _of_topic(frame, sink.choice)
         if sink.internal:
             self._schemas[sink.topic] = frame.schema
@@ -444,15 +457,24 @@ class OperatorPlanner:
                 frame = branched_by(frame, condition, number)
             else:
                 frame = frame.branched(condition, number)
-        functions = [function_of(each.operation) for each in self._computed_again_before(node)]
-        if not is_deterministic(frame.data) or any(each is not None and not each.deterministic for each in functions):
+        if not self._is_the_same_again(node, frame.data):
             raise Refused(
                 "the branches of a record depend on an expression or a function that need not give the same again",
                 remedy="Put repartition(name='…') behind it, and before the split.",
             )
         return frame
 
-    def _computed_again_before(self, node: Processor) -> list[Processor]:
+    def _is_the_same_again(self, node: Node, data: DataFrame) -> bool:
+        """Whether the records of a node are the same for each of the outputs, which compute them for themselves.
+
+        Args:
+            node: The node.
+            data: Its records.
+        """
+        functions = [function_of(each.operation) for each in self._computed_again_before(node)]
+        return is_deterministic(data) and all(each is None or each.deterministic for each in functions)
+
+    def _computed_again_before(self, node: Node) -> list[Processor]:
         """The processors before a node whose records are computed for each of its successors: none before the state."""
         group = self.subtopology
         before = [each for each in group.processors if node.name in group.downstream_of([each.name])]

@@ -9,6 +9,7 @@ in the store is given at the end of a micro-batch, once for each key, as the lib
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +42,10 @@ from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
 
 BEFORE_ALL_TIME = -(1 << 63)
+
+_MOST_TIMERS = 10_000
+"""A record calls the timer of a key at most so often. A record of the year 9999 would otherwise call one that sets
+itself again for years."""
 
 
 @dataclass
@@ -270,6 +275,7 @@ class ProcessState(StatefulProcessor):
 
         The value of a timer that has failed is what its dead letter has.
         """
+        calls = Counter[bytes]()
         while self._waiting and self._waiting[0][0] <= self._stream_time:
             due, key = heappop(self._waiting)
             entry = self._entry(key)
@@ -281,10 +287,20 @@ class ProcessState(StatefulProcessor):
             before = entry.value
             entry.change(self._form.without_timer(before), None, self._stream_time)
             store = _Store(self._form, self._key_serde.read_key(key), key, entry.value, None, due)
-            made = self._call("on_timer", processor.on_timer, as_datetime(due), store, entry, self._stream_time)
+            calls[key] += 1
+            if calls[key] <= _MOST_TIMERS:
+                made = self._call("on_timer", processor.on_timer, as_datetime(due), store, entry, self._stream_time)
+            else:
+                made = self._too_many(processor)
             in_record = key.decode() if isinstance(self._key_serde, String) else key
             of_timer = {"key": in_record, "original_key": key, "value": before, "headers": None}
             yield from self._rows(made, due, {**row.record, **of_timer}, places)
+
+    def _too_many(self, processor: Any) -> str:
+        """The reason of a timer that is not called any more."""
+        unfit = Unfit(f"was called {_MOST_TIMERS:,} times for one record, which is that much later than all before")
+        name, function = f"{self._operation.function.name}.on_timer", self._operation.function
+        return rejected_by(name, processor.on_timer, unfit, function.on_error)
 
     def _rows(
         self, made: list[dict[str, Any] | None] | str, at: int, record: Mapping[str, Any], places: Iterator[int]

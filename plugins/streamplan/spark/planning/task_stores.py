@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from streamplan.model.operations import SessionStateStore, StateStore
 from streamplan.model.processor import KeyValue, KeyValueStore, SessionStore, ValueAndTimestamp, Windowed, WindowStore
+from streamplan.model.timestamps import timestamp_fault
 from streamplan.model.windows import (
     SEQUENCE_NUMBER_BYTES,
     STORED_SESSION_BYTES,
@@ -412,7 +413,7 @@ class _Windows(WindowStore[Any, Any]):
         self._duplicates = operation.retain_duplicates
 
     def put(self, key: Any, value: Any, at: datetime | int) -> None:
-        start, raw = _ms(at), self._codec.key(key)
+        start, raw = _put_ms(at), self._codec.key(key)
         if value is None and self._duplicates:
             return
         data = None if value is None else self._codec.value(value)
@@ -468,8 +469,11 @@ class _Sessions(SessionStore[Any, Any]):
         self._retention_ms = store.operation.retention_ms
 
     def put(self, key: Any, value: Any, start: datetime | int, end: datetime | int) -> None:
-        name = stored_session_key(self._codec.key(key), _ms(start), _ms(end))
-        self._store.put_at(name, None if value is None else self._codec.value(value), _ms(end))
+        began, ended = _put_ms(start), _put_ms(end)
+        if ended < began:
+            raise ValueError(f"the store cannot hold that: the session from {began} to {ended} ends before it begins")
+        name = stored_session_key(self._codec.key(key), began, ended)
+        self._store.put_at(name, None if value is None else self._codec.value(value), ended)
 
     def remove(self, key: Any, start: datetime | int, end: datetime | int) -> None:
         self.put(key, None, start, end)
@@ -500,6 +504,14 @@ class _Sessions(SessionStore[Any, Any]):
 
 _LATEST = (1 << 63) - 1
 _GREATEST_NUMBER = (1 << 31) - 1
+
+
+def _put_ms(moment: datetime | int) -> int:
+    """The time of a window or a session that is put: Spark makes a timestamp of it for the changelog."""
+    at = _ms(moment)
+    if fault := timestamp_fault(at):
+        raise ValueError(f"the store cannot hold that: {fault}")
+    return at
 
 
 def _ms(moment: datetime | int) -> int:

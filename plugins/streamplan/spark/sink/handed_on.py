@@ -81,9 +81,11 @@ class HandedOn(ABC):
         partitions: Of the repartition topic.
         records: How many records each partition gets in the micro-batch, those included that are committed already.
         markers: How many transactions of this run end in each partition. Kafka writes a marker for each of them.
+        takes_null: Whether a record with a null value is handed on, too, as an aggregate of windows takes it.
     """
 
     partitions: int
+    takes_null: bool = field(default=False, kw_only=True)
     records: npt.NDArray[np.int64] = field(init=False)
     markers: npt.NDArray[np.int64] = field(init=False)
 
@@ -102,7 +104,7 @@ class HandedOn(ABC):
         """
 
     def note(self, keys: pa.Array, not_yet_committed: int) -> None:
-        """Note records that are in the repartition topic and have a null value, so that nothing is made of them.
+        """Note records that are in the repartition topic with a null value, of which nothing is made.
 
         Args:
             keys: Theirs.

@@ -237,7 +237,7 @@ def _hand_on(rows: pa.RecordBatch, uncommitted: pa.RecordBatch, handed_on: Hande
         handed_on: Takes them.
     """
     records, left = (each.filter(pc.is_null(each["reason"])) for each in (rows, uncommitted))
-    if records["value"].null_count:
+    if records["value"].null_count and not handed_on.takes_null:
         without, left_without = (each.filter(pc.is_null(each["value"])) for each in (records, left))
         handed_on.note(without["key"], left_without.num_rows)
         records, left = (each.filter(pc.is_valid(each["value"])) for each in (records, left))

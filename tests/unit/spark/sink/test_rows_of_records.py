@@ -7,7 +7,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from streamplan.model.partitioner import partition_for_key
-from streamplan.spark.sink.handed_on import HandedOnCounts
+from streamplan.spark.sink.handed_on import HandedOnCounts, HandedOnRecords
 from streamplan.spark.sink.spec import DEAD_LETTER, PASSED_OVER
 from streamplan.spark.sink.writers import RowsOfRecords, TaskProgress
 
@@ -75,3 +75,16 @@ def test_all_records_are_handed_on_but_those_without_a_value(committed: int) -> 
     now = [at for at, kind in enumerate(KINDS) if kind in (PASSES, HAS_NO_VALUE) and at >= committed]
     reached = {partition_for_key(b"%d" % (at % 3), 2) for at in now}
     assert task.handed_on.markers.tolist() == [int(partition in reached) for partition in range(2)]
+
+
+@pytest.mark.parametrize("takes_null", [True, False])
+def test_an_aggregate_of_windows_is_handed_records_without_a_value_too(takes_null: bool) -> None:
+    task = TaskProgress(FakeTransaction({"a": 0}, old=False), HandedOnRecords(2, takes_null=takes_null))  # type: ignore[arg-type]
+    RowsOfRecords("a").write(rows(KINDS), task)
+    assert task.handed_on is not None
+    (batch,) = task.handed_on.batches()
+    handed_on = (PASSES, HAS_NO_VALUE) if takes_null else (PASSES,)
+    assert Counter(batch["key"].to_pylist()) == Counter(
+        b"%d" % (at % 3) for at, kind in enumerate(KINDS) if kind in handed_on
+    )
+    assert task.handed_on.records.sum() == KINDS.count(PASSES) + KINDS.count(HAS_NO_VALUE)

@@ -22,6 +22,7 @@ from streamplan.model.processor_topology import Processor
 from streamplan.model.stages.chain import StageChain
 from streamplan.model.stages.stage import Stage
 from streamplan.spark.global_tables import ReadTable
+from streamplan.spark.planning.compiled_plan import is_deterministic
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages.stage_plan import (
@@ -77,6 +78,8 @@ class ChainPlan(StagePlan[StageChain]):
         for plan in self.plans:
             on = planner if self._is_first(plan) else self._planner_before(plan, frames, operate, planner.read_table)
             inputs = plan.inputs(on)
+            if on is not planner and self.stage.before(plan.stage):
+                _require_the_same_again(inputs)
             parts.append((plan, inputs, operate(plan, inputs, on)))
         early: Sequence[DataFrame] = ()
         rejecting = [plan for plan in self.plans if not self._is_first(plan)]
@@ -195,6 +198,17 @@ class ChainPlan(StagePlan[StageChain]):
                     f"a state behind another one is given what {function.name} returns, which need not be the same",
                     remedy="Put repartition(name='…') behind the function.",
                 )
+
+
+def _require_the_same_again(inputs: Any) -> None:
+    """Refuse an expression such as ``rand()``: what is computed twice must be the same."""
+    given = inputs.values() if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list | tuple) else [inputs]
+    frames = (each.data if isinstance(each, RecordFrame) else each for each in given)
+    if not all(is_deterministic(each) for each in frames if isinstance(each, DataFrame)):
+        raise Refused(
+            "a state behind another one is given what an expression makes, which need not be the same again",
+            remedy="Put repartition(name='…') behind the expression.",
+        )
 
 
 def _named(rows: Sequence[DataFrame]) -> dict[str, DataFrame]:

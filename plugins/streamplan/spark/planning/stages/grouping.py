@@ -103,8 +103,13 @@ def grouped_records(
     planner.grouped.add(predecessor)
     if not frame.no_rejects:
         planner.write(dead_letter_rows(frame.rejected()))
-    takes_null = isinstance(node.operation, Count | Aggregate | CogroupSide) and node.operation.window is not None
-    return frame.accepted() if takes_null and not has_sliding_windows(node) else frame.accepted().with_value()
+    return frame.accepted() if takes_null_values(node) else frame.accepted().with_value()
+
+
+def takes_null_values(node: Processor) -> bool:
+    """Return whether an aggregate takes records with a null value, see :func:`grouped_records`."""
+    is_windowed = isinstance(node.operation, Count | Aggregate | CogroupSide) and node.operation.window is not None
+    return is_windowed and not has_sliding_windows(node)
 
 
 def _values_are_stored(planner: OperatorPlanner, grouped: str) -> bool:

@@ -224,10 +224,10 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
 
     def _updates(self, planner: OperatorPlanner) -> RecordFrame:
         (table,) = self.stage.looked_up
-        require_deterministic(self.stage.subtopology, table)
         planner.plan((*self.stage.subtopology.upstream_of([table]), table))
         frame = planner.consume(table.name)
         assert frame is not None, f"{table.name} is planned on records that Spark refused"
+        require_deterministic(self.stage.subtopology, table, frame)
         if not frame.no_rejects:
             planner.write(dead_letter_rows(frame.rejected()))
         return with_values(frame.accepted())

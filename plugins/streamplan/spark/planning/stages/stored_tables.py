@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from streamplan.errors import Refused
 from streamplan.model.operations import function_of
 from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.spark.planning.compiled_plan import is_deterministic
 from streamplan.spark.planning.old_values import stored_table
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.records import RecordFrame
@@ -20,15 +21,16 @@ def with_values(updates: RecordFrame) -> RecordFrame:
     return updates.with_record(F.col("record").withField("value", F.when(updates.has_value, F.lit(b""))))
 
 
-def require_deterministic(subtopology: Subtopology, table: Processor) -> None:
-    """Refuse a function whose results are written into the changelog of a table, and computed again for a join.
+def require_deterministic(subtopology: Subtopology, table: Processor, updates: RecordFrame) -> None:
+    """Refuse what need not give the same again: it is written into the changelog of a table, and computed for a join.
 
     Args:
         subtopology: That has the table.
         table: Writes the store.
+        updates: The updates of the table.
 
     Raises:
-        Refused: There is such a function before the table.
+        Refused: There is such a function, or such an expression, before the table.
     """
     for node in subtopology.upstream_of([table]):
         function = function_of(node.operation) if isinstance(node, Processor) else None
@@ -37,6 +39,11 @@ def require_deterministic(subtopology: Subtopology, table: Processor) -> None:
                 f"the table that is joined is made of what {function.name} returns, which need not be the same",
                 remedy="Put repartition(name='…') behind the function.",
             )
+    if not is_deterministic(updates.data):
+        raise Refused(
+            "the table that is joined is made of what an expression makes, which need not be the same again",
+            remedy="Put repartition(name='…') behind the expression.",
+        )
 
 
 def nothing_of(frame: RecordFrame) -> RecordFrame:

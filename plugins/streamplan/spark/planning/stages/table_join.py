@@ -145,9 +145,9 @@ class ResultTableJoinPlan(JoinedTablesPlan[ResultTableJoinStage]):
 
     def _updates(self, planner: OperatorPlanner, table: Processor) -> RecordFrame:
         """Return the updates of a table. What is rejected of them ends here, once for a planner."""
-        require_deterministic(self.stage.subtopology, table)
         frame = planner.consume(table.name)
         assert frame is not None, f"{table.name} is planned on records that Spark refused"
+        require_deterministic(self.stage.subtopology, table, frame)
         frame = rejecting_binary_keys(frame)
         once = f"{table.name} is joined"
         if not frame.no_rejects and once not in planner.grouped:
