@@ -55,6 +55,7 @@ SERDE_CLASSES = (
 FUNCTION_CLASSES = (
     "Processor",
     "ProcessorContext",
+    "Cancellable",
     "Record",
     "KeyValueStore",
     "WindowStore",

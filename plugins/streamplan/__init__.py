@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streamplan.model.processor import (
         STREAM_TIME,
         WALL_CLOCK_TIME,
+        Cancellable,
         KeyValueStore,
         Processor,
         ProcessorContext,
@@ -69,6 +70,7 @@ __all__ = [
     "BranchedKStream",
     "Bytes",
     "CalendarWindows",
+    "Cancellable",
     "CogroupedKStream",
     "CustomWindows",
     "Double",
@@ -118,6 +120,7 @@ _MODULES = {
     "BranchedKStream": "streamplan.model.kstream",
     "Bytes": "streamplan.serdes.primitive",
     "CalendarWindows": "streamplan.model.windows",
+    "Cancellable": "streamplan.model.processor",
     "CustomWindows": "streamplan.model.windows",
     "CogroupedKStream": "streamplan.model.kstream",
     "Double": "streamplan.serdes.primitive",

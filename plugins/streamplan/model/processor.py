@@ -391,6 +391,32 @@ OF_RECORD: Final[Any] = Ellipsis
 """Stands for the key of the record that is processed."""
 
 
+class Cancellable(ABC):
+    """A punctuator that is scheduled (``org.apache.kafka.streams.processor.Cancellable``).
+
+    Example::
+
+        class Greeting(Processor):
+            def init(self, context: ProcessorContext) -> None:
+                self.context = context
+                self.once = context.schedule("1 minute", STREAM_TIME, self.greet)
+
+            def process(self, record: Record) -> None: ...
+
+            def greet(self, time: datetime) -> None:
+                self.context.forward({"text": "the first record was there"})
+                self.once.cancel()
+
+        stream.process(Greeting, stores={"counts": KeyValueStore(String(), Long())}, schema="text string")
+
+    An attribute of the processor that holds it is still there in the next micro-batch. Other attributes are not.
+    """
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Call the punctuator no more. A punctuator may cancel itself."""
+
+
 class ProcessorContext(ABC):
     """What a processor with ``stores=`` is given by its stream task (``ProcessorContext``).
 
@@ -435,19 +461,29 @@ class ProcessorContext(ABC):
         interval: Duration,
         punctuation: Literal["STREAM_TIME", "WALL_CLOCK_TIME"],
         punctuator: Callable[[datetime], Any],
-    ) -> None:
-        """Call a function again and again. It is called in ``init``, and nowhere else.
+    ) -> Cancellable:
+        """Call a function again and again.
 
         By ``STREAM_TIME`` it is called for the first record, and then whenever the stream time has reached a multiple
         of the interval, as in the library. By ``WALL_CLOCK_TIME`` it is called whenever the interval is over, also
         while there are no records. A time of the wall clock is committed with what the call makes, so that a
         micro-batch that runs again has the same time. Where several intervals have passed at once, it is called once.
 
+        ``init`` schedules, and so may ``process`` and a punctuator. What they schedule is in the checkpoint, and not in
+        a changelog: a state that is restored from changelogs has what ``init`` schedules.
+
         Args:
             interval: A duration, as ``"10 seconds"``, or a timedelta. A wall clock is looked at once in a second at
                 most.
             punctuation: The time that it goes by: ``STREAM_TIME``, that of the records, or ``WALL_CLOCK_TIME``.
-            punctuator: The function. It is given the time, and may forward records and change stores.
+            punctuator: The function. It is given the time, and may forward records and change stores. Outside of
+                ``init`` it is a method of the processor, which the next micro-batch finds by its name.
+
+        Returns:
+            What cancels it.
+
+        Raises:
+            ValueError: Outside of ``init``, an interval of the wall clock is shorter than all that ``init`` schedules.
         """
 
     @abstractmethod

@@ -16,6 +16,7 @@ from streamplan.model.processor import (
     OF_RECORD,
     STREAM_TIME,
     WALL_CLOCK_TIME,
+    Cancellable,
     KeyValueStore,
     Processor,
     ProcessorContext,
@@ -157,6 +158,12 @@ def _no_such(cls: type, name: str) -> NoSuchOperation:
     )
 
 
+class _DeclaredPunctuator(Cancellable):
+    """A punctuator of a class that is declared: nothing calls it."""
+
+    def cancel(self) -> None: ...
+
+
 class _DeclaredContext(ProcessorContext):
     """The context of a class that is declared: it notes what is scheduled."""
 
@@ -178,8 +185,9 @@ class _DeclaredContext(ProcessorContext):
     def current_stream_time(self) -> datetime | None:
         return None
 
-    def schedule(self, interval: Duration, punctuation: str, punctuator: Callable[[datetime], Any]) -> None:
+    def schedule(self, interval: Duration, punctuation: str, punctuator: Callable[[datetime], Any]) -> Cancellable:
         self.schedules.append(schedule_of(interval, punctuation))
+        return _DeclaredPunctuator()
 
     def forward(
         self,

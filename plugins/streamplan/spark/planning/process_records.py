@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -214,5 +214,5 @@ class _Context(ForwardingContext):
     def current_stream_time(self) -> datetime | None:
         raise RuntimeError("a processor without a store does not know the stream time: declare a store with stores=…")
 
-    def schedule(self, interval: Duration, punctuation: str, punctuator: Any) -> None:
+    def schedule(self, interval: Duration, punctuation: str, punctuator: Any) -> NoReturn:
         raise RuntimeError("a processor without a store schedules nothing: declare a store with stores=…")
