@@ -60,6 +60,8 @@ FUNCTION_CLASSES = (
     "KeyValueStore",
     "WindowStore",
     "SessionStore",
+    "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
     "arrow_batch",
 )
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         ProcessorContext,
         Record,
         SessionStore,
+        TimestampedKeyValueStore,
+        TimestampedWindowStore,
         WindowStore,
     )
     from streamplan.model.topology import Topology
@@ -103,6 +105,8 @@ __all__ = [
     "TestData",
     "TimeWindowed",
     "TimeWindows",
+    "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
     "Topology",
     "UntilTimeLimit",
     "UntilWindowCloses",
@@ -145,6 +149,8 @@ _MODULES = {
     "STREAM_TIME": "streamplan.model.processor",
     "WALL_CLOCK_TIME": "streamplan.model.processor",
     "SessionStore": "streamplan.model.processor",
+    "TimestampedKeyValueStore": "streamplan.model.processor",
+    "TimestampedWindowStore": "streamplan.model.processor",
     "WindowStore": "streamplan.model.processor",
     "Record": "streamplan.model.processor",
     "Protobuf": "streamplan.serdes.protobuf",

@@ -72,7 +72,12 @@ class KeyValue(NamedTuple):
 
 
 class ValueAndTimestamp(NamedTuple):
-    """A value of a table and the time of its record (``org.apache.kafka.streams.state.ValueAndTimestamp``)."""
+    """A value and its time (``org.apache.kafka.streams.state.ValueAndTimestamp``).
+
+    Attributes:
+        value: The value.
+        timestamp: The time, with a time zone: of a table, that of its record.
+    """
 
     value: Any
     timestamp: datetime
@@ -182,6 +187,14 @@ class KeyValueStore(Generic[K, V]):
 
         Returns:
             The value that the key had; None where the value was set.
+        """
+        raise NotImplementedError
+
+    def put_all(self, entries: Iterable[tuple[K, Any]]) -> None:
+        """Set the values of several keys, as :meth:`put` does.
+
+        Args:
+            entries: Pairs of a key and a value, as the ``items()`` of a dict.
         """
         raise NotImplementedError
 
@@ -303,13 +316,90 @@ class WindowStore(Generic[K, V]):
         """
         raise NotImplementedError
 
+    def backward_fetch(self, key: K, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
+        """Return what :meth:`fetch` returns with ``last``, with the last start first."""
+        raise NotImplementedError
+
+    def fetch_range(
+        self, first_key: K | None, last_key: K | None, first: datetime | int, last: datetime | int
+    ) -> Iterator[KeyValue]:
+        """Return the windows of several keys that begin from one time to another (``fetch`` with four arguments).
+
+        Each is a :class:`Windowed` key with its value. They are in the order of the library's segments of time, and in
+        a segment in that of the bytes of the keys.
+
+        Args:
+            first_key: The first key; None for the first of all.
+            last_key: The last key, which is among them; None for the last of all.
+            first: The first start of a window.
+            last: The last start of a window.
+        """
+        raise NotImplementedError
+
+    def backward_fetch_range(
+        self, first_key: K | None, last_key: K | None, first: datetime | int, last: datetime | int
+    ) -> Iterator[KeyValue]:
+        """Return what :meth:`fetch_range` returns, in the reverse order."""
+        raise NotImplementedError
+
     def fetch_all(self, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
         """Return all windows that begin from one time to another, each a :class:`Windowed` key with its value."""
+        raise NotImplementedError
+
+    def backward_fetch_all(self, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
+        """Return what :meth:`fetch_all` returns, in the reverse order."""
         raise NotImplementedError
 
     def all(self) -> Iterator[KeyValue]:
         """Return all windows, each a :class:`Windowed` key with its value."""
         raise NotImplementedError
+
+    def backward_all(self) -> Iterator[KeyValue]:
+        """Return what :meth:`all` returns, in the reverse order."""
+        raise NotImplementedError
+
+
+@judged_constructor
+class TimestampedKeyValueStore(KeyValueStore[K, V]):
+    """A key-value store whose values have a time (``Stores.timestampedKeyValueStoreBuilder``).
+
+    Example::
+
+        class Newest(Processor):
+            def init(self, context: ProcessorContext) -> None:
+                self.newest = context.get_state_store("newest")
+
+            def process(self, record: Record) -> None:
+                before = self.newest.get(record.key)
+                if before is None or before.timestamp <= record.timestamp:
+                    self.newest.put(record.key, (record.value.amount, record.timestamp))
+
+        stream.process(Newest, stores={"newest": TimestampedKeyValueStore(String(), Long())})
+
+    It has the methods of :class:`KeyValueStore`. It returns values as :class:`ValueAndTimestamp`, and is given such
+    values, or pairs of a value and a time. The time is the timestamp of the record in the changelog.
+
+    Args:
+        key_serde: The serde of its keys.
+        value_serde: The serde of its values; see :class:`KeyValueStore`.
+    """
+
+
+@judged_constructor
+class TimestampedWindowStore(WindowStore[K, V]):
+    """A window store whose values have a time (``Stores.timestampedWindowStoreBuilder``).
+
+    Example: ``TimestampedWindowStore(String(), Long(), retention="10 minutes", size="5 minutes")``
+
+    It has the methods of :class:`WindowStore`, and the values of :class:`TimestampedKeyValueStore`.
+
+    Args:
+        key_serde: The serde of its keys.
+        value_serde: The serde of its values; see :class:`KeyValueStore`.
+        retention: A duration: for so long a window is kept.
+        size: A duration: of each window, for :attr:`Windowed.end`.
+        retain_duplicates: Whether several values of a key and a start are kept; see :class:`WindowStore`.
+    """
 
 
 @judged_constructor
@@ -382,9 +472,48 @@ class SessionStore(Generic[K, V]):
         """
         raise NotImplementedError
 
+    def backward_find_sessions(
+        self, key: K, earliest_end: datetime | int, latest_start: datetime | int
+    ) -> Iterator[KeyValue]:
+        """Return what :meth:`find_sessions` returns, with the latest end first."""
+        raise NotImplementedError
+
     def fetch(self, key: K) -> Iterator[KeyValue]:
         """Return all sessions of a key, as :meth:`find_sessions` does."""
         raise NotImplementedError
+
+    def backward_fetch(self, key: K) -> Iterator[KeyValue]:
+        """Return all sessions of a key, as :meth:`backward_find_sessions` does."""
+        raise NotImplementedError
+
+    def fetch_range(self, first_key: K | None, last_key: K | None) -> Iterator[KeyValue]:
+        """Return all sessions of several keys (``fetch`` with two arguments).
+
+        They are in the order of the library's segments of time, and in a segment in that of the bytes of the keys.
+
+        Args:
+            first_key: The first key; None for the first of all.
+            last_key: The last key, which is among them; None for the last of all.
+        """
+        raise NotImplementedError
+
+    def backward_fetch_range(self, first_key: K | None, last_key: K | None) -> Iterator[KeyValue]:
+        """Return what :meth:`fetch_range` returns, in the reverse order."""
+        raise NotImplementedError
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was read (``org.apache.kafka.streams.processor.api.RecordMetadata``).
+
+    Attributes:
+        topic: The topic.
+        partition: The partition of that topic.
+        offset: The offset.
+    """
+
+    topic: str
+    partition: int
+    offset: int
 
 
 OF_RECORD: Final[Any] = Ellipsis
@@ -454,6 +583,24 @@ class ProcessorContext(ABC):
     @abstractmethod
     def current_stream_time(self) -> datetime | None:
         """Return the newest timestamp that the stream task has read; None where it has read no record."""
+
+    @abstractmethod
+    def current_system_time(self) -> datetime:
+        """Return the time of the wall clock, which is that of the micro-batch (``currentSystemTimeMs``).
+
+        It is committed with what the micro-batch makes, so that a micro-batch that runs again has the same time.
+
+        Raises:
+            RuntimeError: The stream task is told no time, because no ``init`` schedules a punctuator of
+                ``WALL_CLOCK_TIME``.
+        """
+
+    @abstractmethod
+    def record_metadata(self) -> RecordMetadata | None:
+        """Return where the record was read that is processed; None in a punctuator, and of an aggregate's update."""
+
+    def commit(self) -> None:  # noqa: B027  a micro-batch is committed anyway
+        """Do nothing. The library commits soon after this call, and here each micro-batch is committed as a whole."""
 
     @abstractmethod
     def schedule(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 from streamplan.judged_words import serde_meant, shown
 from streamplan.model.diagnostics import legal_name, name_fault
 from streamplan.model.functions import arguments_fault
-from streamplan.model.operations import Schedule, SessionStateStore, StateStore
+from streamplan.model.operations import Schedule, SessionStateStore, StateStore, TimestampedStateStore
 from streamplan.model.processor import (
     OF_RECORD,
     STREAM_TIME,
@@ -21,6 +21,8 @@ from streamplan.model.processor import (
     Processor,
     ProcessorContext,
     SessionStore,
+    TimestampedKeyValueStore,
+    TimestampedWindowStore,
     WindowStore,
 )
 from streamplan.model.windows import Duration, duration_ms, duration_text
@@ -68,8 +70,11 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
             f"process: the values of {name!r} are {shown(store.value_serde)}",
             "Json('…'), String(), Long() or another primitive serde: a store names no schema of a registry",
         )
+    operation = StateStore
+    if isinstance(store, TimestampedKeyValueStore | TimestampedWindowStore):
+        operation = TimestampedStateStore
     if isinstance(store, KeyValueStore):
-        return StateStore(name, store.key_serde, store.value_serde)
+        return operation(name, store.key_serde, store.value_serde)
     if isinstance(store, SessionStore):
         try:
             retention = duration_ms(duration_text(store.retention))
@@ -87,7 +92,7 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
             f"process: the retention of {name!r}, {store.retention}, is shorter than its windows, {store.size}",
             "A retention of at least their size",
         )
-    return StateStore(name, store.key_serde, store.value_serde, retention, size, store.retain_duplicates)
+    return operation(name, store.key_serde, store.value_serde, retention, size, store.retain_duplicates)
 
 
 def schedules_of(processor: type[Processor], stores: Mapping[str, AnyStore]) -> tuple[Schedule, ...] | Refusal:
@@ -184,6 +189,11 @@ class _DeclaredContext(ProcessorContext):
 
     def current_stream_time(self) -> datetime | None:
         return None
+
+    def current_system_time(self) -> datetime:
+        raise _NotInInit("there is no time yet in init", "Ask for it in process, or in a punctuator")
+
+    def record_metadata(self) -> None: ...
 
     def schedule(self, interval: Duration, punctuation: str, punctuator: Callable[[datetime], Any]) -> Cancellable:
         self.schedules.append(schedule_of(interval, punctuation))

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from streamplan.model.operations import Columns, ProcessWithStores, StateStore
-from streamplan.model.processor import Cancellable, Processor, Record
+from streamplan.model.processor import Cancellable, Processor, Record, RecordMetadata
 from streamplan.model.processor_stores import require_store, schedule_of
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, Duration
 from streamplan.serdes.arrow import struct_type
@@ -122,6 +122,9 @@ class _Context(ForwardingContext):
     def current_stream_time(self) -> datetime | None:
         return None if self.stream_time == BEFORE_ALL_TIME else as_datetime(self.stream_time)
 
+    def current_system_time(self) -> datetime:
+        return as_datetime(self._punctuators.system_time())
+
     def schedule(self, interval: Duration, punctuation: str, punctuator: Callable[[datetime], Any]) -> Cancellable:
         schedule = schedule_of(interval, punctuation)
         if self.processor is None:
@@ -189,7 +192,7 @@ class ProcessStoresState(StatefulProcessor):
         """Do nothing: nothing is open."""
 
     def _changes(self, partition: int, place: int, store: TaskStore) -> Iterator[Row]:
-        for change in store.keys.store():
+        for change in store.store():
             common = {"partition": partition, "at": change.at, "store": place, "stored_value": change.value}
             if store.operation.retention_ms is None:
                 yield Row(**common, stored_key=change.key)
@@ -280,7 +283,8 @@ class ProcessStoresState(StatefulProcessor):
             except Undecodable as error:
                 # An operation has made what cannot be read, such as a moment in the year 10000.
                 raise Unfit(f"cannot be called: {error}") from error
-            context.current = Current(key, row.at, headers)
+            place = None if topic is None else RecordMetadata(topic, partition, offset)
+            context.current = Current(key, row.at, headers, place)
             at = as_datetime(row.at)
             record = Record(key, value, at, topic, partition, offset, tuple(headers_from_text(headers)))
             return self._processors[row.of].process(record)
@@ -377,14 +381,14 @@ class RestoredProcessStores(ProcessStoresState):
 
     def _process_all(self, partition: int, rows: list[Row]) -> Iterator[Row]:
         for row in sorted(rows, key=lambda row: row.offset or 0):
-            self._stream_time = max(self._stream_time, row.at)
             if _is_of_table(row):
+                self._stream_time = max(self._stream_time, row.at)
                 self._read[-1 - row.of].put(bytes(row.key), None if row.value is None else bytes(row.value), row.at)
                 continue
-            store, key = self._stores[row.of], bytes(row.key)
-            if store.operation.retention_ms is not None:
-                store.observed = max(store.observed, store.time_of(key))
-            store.keys.put(key, bytes(row.value), row.at)
+            store = self._stores[row.of]
+            if not store.has_times:  # such a time is that of a value, and may be any
+                self._stream_time = max(self._stream_time, row.at)
+            store.restore(bytes(row.key), bytes(row.value), row.at)
         self._wall_clock = self._began = self._restored.get(partition, self._wall_clock)
         yield from ()
 

@@ -91,6 +91,20 @@ class Punctuators:
         self.cancelled: list[Punctuator] = []
         """What the call that runs has cancelled."""
 
+    def system_time(self) -> int:
+        """Return the newest time in ms that the wall clock has told.
+
+        Raises:
+            RuntimeError: It has told none.
+        """
+        told = self._wall_clock if self._now_ms is None else self._now_ms
+        if told is None:
+            raise RuntimeError(
+                "current_system_time: the stream task is told no time of the wall clock. Write in init: "
+                "context.schedule('1 minute', WALL_CLOCK_TIME, …).cancel()"
+            )
+        return told
+
     def schedule_in_init(self, of: int, schedule: Schedule, call: Callable[[datetime], Any]) -> Punctuator:
         """Schedule what ``init`` schedules. It goes on as in the micro-batch before.
 
