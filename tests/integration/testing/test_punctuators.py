@@ -45,8 +45,8 @@ class Alarms(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         self.context, self.calls = context, context.get_state_store("calls")
-        self.regular = context.schedule("7 seconds", STREAM_TIME, lambda now: self.count("regular"))
-        self.second = context.schedule("9 seconds", WALL_CLOCK_TIME, lambda now: self.count("second"))
+        self.regular = context.schedule("7 seconds", STREAM_TIME, self.regularly)
+        self.second = context.schedule("9 seconds", WALL_CLOCK_TIME, self.on_second)
 
     def process(self, record: Record) -> None:
         match record.value.line:
@@ -63,6 +63,12 @@ class Alarms(Processor):
                 self.regular.cancel()
             case "no second":
                 self.second.cancel()
+
+    def regularly(self, now: datetime) -> None:
+        self.count("regular")
+
+    def on_second(self, now: datetime) -> None:
+        self.count("second")
 
     def ring(self, now: datetime) -> None:
         if self.count("ring") % 4 == 0 and self.alarm is not None:
@@ -212,9 +218,9 @@ def test_what_is_scheduled_and_cancelled_is_called_when_the_library_calls_it(spa
                     (str(each.key).encode(), json.dumps(each.value, separators=(",", ":")).encode(), ms(each.timestamp))
                     for each in driver.output("calls")
                 ]
+                assert driver.dead_letters == []
                 assert mine == library.output("calls"), f"turn {turn}"
                 called |= {key.decode() for key, _, _ in mine}
-            assert driver.dead_letters == []
             counted = {
                 (key or b"").decode(): int.from_bytes(value or b"", "big")
                 for key, value, _ in library.output(f"{APPLICATION}-calls-changelog")
