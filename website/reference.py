@@ -55,10 +55,13 @@ SERDE_CLASSES = (
 FUNCTION_CLASSES = (
     "Processor",
     "ProcessorContext",
+    "Cancellable",
     "Record",
     "KeyValueStore",
     "WindowStore",
     "SessionStore",
+    "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
     "arrow_batch",
 )
 

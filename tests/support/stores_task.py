@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -115,6 +116,17 @@ class StoresTask:
     def times(self) -> Any:
         """The times that the state keeps."""
         return self._variables.variables["times"].get()
+
+    @property
+    def scheduled(self) -> Any:
+        """What the state keeps of punctuators; None where it is what ``init`` schedules."""
+        return self._variables.variables["scheduled"].get()
+
+    def change(self, place: int, processor: type[Processor]) -> None:
+        """Go on with a changed class. Its state stays."""
+        task = self.tasks[place]
+        function = replace(task.operation.function, call=processor)
+        self.tasks[place] = replace(task, operation=replace(task.operation, function=function))
 
     def _run(self, state: ProcessStoresState, rows: Iterable[Row]) -> list[Forwarded]:
         state.init(self._variables)  # type: ignore[arg-type]

@@ -328,6 +328,11 @@ class SessionStateStore(StateStore):
 
 
 @dataclass(frozen=True)
+class TimestampedStateStore(StateStore):
+    """Writes what processors have put into a store whose values have a time: it is that of the changelog's record."""
+
+
+@dataclass(frozen=True)
 class Merge:
     """Passes the records of two streams."""
 

@@ -72,7 +72,12 @@ class KeyValue(NamedTuple):
 
 
 class ValueAndTimestamp(NamedTuple):
-    """A value of a table and the time of its record (``org.apache.kafka.streams.state.ValueAndTimestamp``)."""
+    """A value and its time (``org.apache.kafka.streams.state.ValueAndTimestamp``).
+
+    Attributes:
+        value: The value.
+        timestamp: The time, with a time zone: of a table, that of its record.
+    """
 
     value: Any
     timestamp: datetime
@@ -182,6 +187,14 @@ class KeyValueStore(Generic[K, V]):
 
         Returns:
             The value that the key had; None where the value was set.
+        """
+        raise NotImplementedError
+
+    def put_all(self, entries: Iterable[tuple[K, Any]]) -> None:
+        """Set the values of several keys, as :meth:`put` does.
+
+        Args:
+            entries: Pairs of a key and a value, as the ``items()`` of a dict.
         """
         raise NotImplementedError
 
@@ -303,13 +316,90 @@ class WindowStore(Generic[K, V]):
         """
         raise NotImplementedError
 
+    def backward_fetch(self, key: K, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
+        """Return what :meth:`fetch` returns with ``last``, with the last start first."""
+        raise NotImplementedError
+
+    def fetch_range(
+        self, first_key: K | None, last_key: K | None, first: datetime | int, last: datetime | int
+    ) -> Iterator[KeyValue]:
+        """Return the windows of several keys that begin from one time to another (``fetch`` with four arguments).
+
+        Each is a :class:`Windowed` key with its value. They are in the order of the library's segments of time, and in
+        a segment in that of the bytes of the keys.
+
+        Args:
+            first_key: The first key; None for the first of all.
+            last_key: The last key, which is among them; None for the last of all.
+            first: The first start of a window.
+            last: The last start of a window.
+        """
+        raise NotImplementedError
+
+    def backward_fetch_range(
+        self, first_key: K | None, last_key: K | None, first: datetime | int, last: datetime | int
+    ) -> Iterator[KeyValue]:
+        """Return what :meth:`fetch_range` returns, in the reverse order."""
+        raise NotImplementedError
+
     def fetch_all(self, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
         """Return all windows that begin from one time to another, each a :class:`Windowed` key with its value."""
+        raise NotImplementedError
+
+    def backward_fetch_all(self, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
+        """Return what :meth:`fetch_all` returns, in the reverse order."""
         raise NotImplementedError
 
     def all(self) -> Iterator[KeyValue]:
         """Return all windows, each a :class:`Windowed` key with its value."""
         raise NotImplementedError
+
+    def backward_all(self) -> Iterator[KeyValue]:
+        """Return what :meth:`all` returns, in the reverse order."""
+        raise NotImplementedError
+
+
+@judged_constructor
+class TimestampedKeyValueStore(KeyValueStore[K, V]):
+    """A key-value store whose values have a time (``Stores.timestampedKeyValueStoreBuilder``).
+
+    Example::
+
+        class Newest(Processor):
+            def init(self, context: ProcessorContext) -> None:
+                self.newest = context.get_state_store("newest")
+
+            def process(self, record: Record) -> None:
+                before = self.newest.get(record.key)
+                if before is None or before.timestamp <= record.timestamp:
+                    self.newest.put(record.key, (record.value.amount, record.timestamp))
+
+        stream.process(Newest, stores={"newest": TimestampedKeyValueStore(String(), Long())})
+
+    It has the methods of :class:`KeyValueStore`. It returns values as :class:`ValueAndTimestamp`, and is given such
+    values, or pairs of a value and a time. The time is the timestamp of the record in the changelog.
+
+    Args:
+        key_serde: The serde of its keys.
+        value_serde: The serde of its values; see :class:`KeyValueStore`.
+    """
+
+
+@judged_constructor
+class TimestampedWindowStore(WindowStore[K, V]):
+    """A window store whose values have a time (``Stores.timestampedWindowStoreBuilder``).
+
+    Example: ``TimestampedWindowStore(String(), Long(), retention="10 minutes", size="5 minutes")``
+
+    It has the methods of :class:`WindowStore`, and the values of :class:`TimestampedKeyValueStore`.
+
+    Args:
+        key_serde: The serde of its keys.
+        value_serde: The serde of its values; see :class:`KeyValueStore`.
+        retention: A duration: for so long a window is kept.
+        size: A duration: of each window, for :attr:`Windowed.end`.
+        retain_duplicates: Whether several values of a key and a start are kept; see :class:`WindowStore`.
+    """
 
 
 @judged_constructor
@@ -382,13 +472,78 @@ class SessionStore(Generic[K, V]):
         """
         raise NotImplementedError
 
+    def backward_find_sessions(
+        self, key: K, earliest_end: datetime | int, latest_start: datetime | int
+    ) -> Iterator[KeyValue]:
+        """Return what :meth:`find_sessions` returns, with the latest end first."""
+        raise NotImplementedError
+
     def fetch(self, key: K) -> Iterator[KeyValue]:
         """Return all sessions of a key, as :meth:`find_sessions` does."""
         raise NotImplementedError
 
+    def backward_fetch(self, key: K) -> Iterator[KeyValue]:
+        """Return all sessions of a key, as :meth:`backward_find_sessions` does."""
+        raise NotImplementedError
+
+    def fetch_range(self, first_key: K | None, last_key: K | None) -> Iterator[KeyValue]:
+        """Return all sessions of several keys (``fetch`` with two arguments).
+
+        They are in the order of the library's segments of time, and in a segment in that of the bytes of the keys.
+
+        Args:
+            first_key: The first key; None for the first of all.
+            last_key: The last key, which is among them; None for the last of all.
+        """
+        raise NotImplementedError
+
+    def backward_fetch_range(self, first_key: K | None, last_key: K | None) -> Iterator[KeyValue]:
+        """Return what :meth:`fetch_range` returns, in the reverse order."""
+        raise NotImplementedError
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was read (``org.apache.kafka.streams.processor.api.RecordMetadata``).
+
+    Attributes:
+        topic: The topic.
+        partition: The partition of that topic.
+        offset: The offset.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
 
 OF_RECORD: Final[Any] = Ellipsis
 """Stands for the key of the record that is processed."""
+
+
+class Cancellable(ABC):
+    """A punctuator that is scheduled (``org.apache.kafka.streams.processor.Cancellable``).
+
+    Example::
+
+        class Greeting(Processor):
+            def init(self, context: ProcessorContext) -> None:
+                self.context = context
+                self.once = context.schedule("1 minute", STREAM_TIME, self.greet)
+
+            def process(self, record: Record) -> None: ...
+
+            def greet(self, time: datetime) -> None:
+                self.context.forward({"text": "the first record was there"})
+                self.once.cancel()
+
+        stream.process(Greeting, stores={"counts": KeyValueStore(String(), Long())}, schema="text string")
+
+    An attribute of the processor that holds it is still there in the next micro-batch. Other attributes are not.
+    """
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Call the punctuator no more. A punctuator may cancel itself."""
 
 
 class ProcessorContext(ABC):
@@ -430,24 +585,52 @@ class ProcessorContext(ABC):
         """Return the newest timestamp that the stream task has read; None where it has read no record."""
 
     @abstractmethod
+    def current_system_time(self) -> datetime:
+        """Return the time of the wall clock, which is that of the micro-batch (``currentSystemTimeMs``).
+
+        It is committed with what the micro-batch makes, so that a micro-batch that runs again has the same time.
+
+        Raises:
+            RuntimeError: The stream task is told no time, because no ``init`` schedules a punctuator of
+                ``WALL_CLOCK_TIME``.
+        """
+
+    @abstractmethod
+    def record_metadata(self) -> RecordMetadata | None:
+        """Return where the record was read that is processed; None in a punctuator, and of an aggregate's update."""
+
+    def commit(self) -> None:  # noqa: B027  a micro-batch is committed anyway
+        """Do nothing. The library commits soon after this call, and here each micro-batch is committed as a whole."""
+
+    @abstractmethod
     def schedule(
         self,
         interval: Duration,
         punctuation: Literal["STREAM_TIME", "WALL_CLOCK_TIME"],
         punctuator: Callable[[datetime], Any],
-    ) -> None:
-        """Call a function again and again. It is called in ``init``, and nowhere else.
+    ) -> Cancellable:
+        """Call a function again and again.
 
         By ``STREAM_TIME`` it is called for the first record, and then whenever the stream time has reached a multiple
         of the interval, as in the library. By ``WALL_CLOCK_TIME`` it is called whenever the interval is over, also
         while there are no records. A time of the wall clock is committed with what the call makes, so that a
         micro-batch that runs again has the same time. Where several intervals have passed at once, it is called once.
 
+        ``init`` schedules, and so may ``process`` and a punctuator. What they schedule is in the checkpoint, and not in
+        a changelog: a state that is restored from changelogs has what ``init`` schedules.
+
         Args:
             interval: A duration, as ``"10 seconds"``, or a timedelta. A wall clock is looked at once in a second at
                 most.
             punctuation: The time that it goes by: ``STREAM_TIME``, that of the records, or ``WALL_CLOCK_TIME``.
-            punctuator: The function. It is given the time, and may forward records and change stores.
+            punctuator: The function. It is given the time, and may forward records and change stores. Outside of
+                ``init`` it is a method of the processor, which the next micro-batch finds by its name.
+
+        Returns:
+            What cancels it.
+
+        Raises:
+            ValueError: Outside of ``init``, an interval of the wall clock is shorter than all that ``init`` schedules.
         """
 
     @abstractmethod

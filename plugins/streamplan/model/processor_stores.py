@@ -11,15 +11,18 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 from streamplan.judged_words import serde_meant, shown
 from streamplan.model.diagnostics import legal_name, name_fault
 from streamplan.model.functions import arguments_fault
-from streamplan.model.operations import Schedule, SessionStateStore, StateStore
+from streamplan.model.operations import Schedule, SessionStateStore, StateStore, TimestampedStateStore
 from streamplan.model.processor import (
     OF_RECORD,
     STREAM_TIME,
     WALL_CLOCK_TIME,
+    Cancellable,
     KeyValueStore,
     Processor,
     ProcessorContext,
     SessionStore,
+    TimestampedKeyValueStore,
+    TimestampedWindowStore,
     WindowStore,
 )
 from streamplan.model.windows import Duration, duration_ms, duration_text
@@ -67,8 +70,11 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
             f"process: the values of {name!r} are {shown(store.value_serde)}",
             "Json('…'), String(), Long() or another primitive serde: a store names no schema of a registry",
         )
+    operation = StateStore
+    if isinstance(store, TimestampedKeyValueStore | TimestampedWindowStore):
+        operation = TimestampedStateStore
     if isinstance(store, KeyValueStore):
-        return StateStore(name, store.key_serde, store.value_serde)
+        return operation(name, store.key_serde, store.value_serde)
     if isinstance(store, SessionStore):
         try:
             retention = duration_ms(duration_text(store.retention))
@@ -86,7 +92,7 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
             f"process: the retention of {name!r}, {store.retention}, is shorter than its windows, {store.size}",
             "A retention of at least their size",
         )
-    return StateStore(name, store.key_serde, store.value_serde, retention, size, store.retain_duplicates)
+    return operation(name, store.key_serde, store.value_serde, retention, size, store.retain_duplicates)
 
 
 def schedules_of(processor: type[Processor], stores: Mapping[str, AnyStore]) -> tuple[Schedule, ...] | Refusal:
@@ -157,6 +163,12 @@ def _no_such(cls: type, name: str) -> NoSuchOperation:
     )
 
 
+class _DeclaredPunctuator(Cancellable):
+    """A punctuator of a class that is declared: nothing calls it."""
+
+    def cancel(self) -> None: ...
+
+
 class _DeclaredContext(ProcessorContext):
     """The context of a class that is declared: it notes what is scheduled."""
 
@@ -178,8 +190,14 @@ class _DeclaredContext(ProcessorContext):
     def current_stream_time(self) -> datetime | None:
         return None
 
-    def schedule(self, interval: Duration, punctuation: str, punctuator: Callable[[datetime], Any]) -> None:
+    def current_system_time(self) -> datetime:
+        raise _NotInInit("there is no time yet in init", "Ask for it in process, or in a punctuator")
+
+    def record_metadata(self) -> None: ...
+
+    def schedule(self, interval: Duration, punctuation: str, punctuator: Callable[[datetime], Any]) -> Cancellable:
         self.schedules.append(schedule_of(interval, punctuation))
+        return _DeclaredPunctuator()
 
     def forward(
         self,

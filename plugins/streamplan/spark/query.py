@@ -321,7 +321,10 @@ class _WallClock:
             with suppress(BrokersUnavailable):  # what is processed is not known then
                 until = now_ms if self.always else self.processed.until(now_ms)
                 times = self.idle.give_times(until) if until is not None else {}
-        if not self.always:
+        if self.always:  # what a record schedules counts from the time of its micro-batch
+            if spec.batch not in self.committed:
+                times |= dict.fromkeys(spec.partitions, now_ms)
+        else:
             times = {partition: given for partition, given in times.items() if partition not in spec.partitions}
         if not times:
             return spec

@@ -329,7 +329,7 @@ class TopologyTestDriver:
             if idle is not None:
                 idle.note_records({record.partition for record in taken}, self._now_ms)
                 times = idle.give_times(self._now_ms) if by_clock else {}
-            if by_clock or by_wall_clock:
+            if taken or by_clock or by_wall_clock:
                 times |= self._wall_times(query)
             if not taken and not times:
                 continue

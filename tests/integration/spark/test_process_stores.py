@@ -16,6 +16,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.processor import (
     STREAM_TIME,
     WALL_CLOCK_TIME,
+    Cancellable,
     KeyValueStore,
     Processor,
     ProcessorContext,
@@ -168,12 +169,65 @@ def test_the_stores_of_a_table_and_of_a_count_are_read(tried: Tried) -> None:
     assert tried.dead_letters() == []
 
 
+class Reminders(Processor):
+    """Has a punctuator of init. Records cancel it, and schedule another one."""
+
+    reminder: Cancellable | None = None
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.calls = context, context.get_state_store("calls")
+        self.regular = context.schedule("1 minute", STREAM_TIME, lambda now: self.count("regular"))
+
+    def process(self, record: Record) -> None:
+        self.count(record.value.shop)
+        match record.value.shop:
+            case "begin":
+                self.regular.cancel()
+                self.reminder = self.context.schedule("1 minute", STREAM_TIME, self.remind)
+            case "end" if self.reminder is not None:
+                self.reminder.cancel()
+
+    def remind(self, now: datetime) -> None:
+        self.count("remind")
+
+    def count(self, name: str) -> None:
+        n = 1 + (self.calls.get(name) or 0)
+        self.calls.put(name, n)
+        self.context.forward({"n": n}, key=name)
+
+
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_what_is_scheduled_and_cancelled_goes_on_with_the_checkpoint_and_init_schedules_after_a_restore(
+    tried: Tried,
+) -> None:
+    """Each ``drain`` is a start. Before the second one, Kafka has the last micro-batch, and Spark has not."""
+    stores = {"calls": KeyValueStore(String(), Long())}
+    calls = tried.topology.stream(tried.named("sales"), value=SALE).process(Reminders, stores=stores, schema="n bigint")
+    calls.to(tried.named("out"))
+    tried.create_topics()
+    made = []
+    for shop, second in (("begin", 0), ("go on", 70), ("end", 130), ("go on", 200)):
+        tried.produce("sales", [("a", sale(shop, 1), second)])
+        tried.drain()
+        if not tried.restoring:
+            tried.run_last_again(0)
+    for message in tried.read(tried.named("out")):
+        at = (message.timestamp()[1] - EPOCH) // 1000
+        made.append((message.key().decode(), json.loads(message.value())["n"], at))
+    of_punctuators = [("remind", 1, 0), ("remind", 2, 70)]
+    if tried.restoring:
+        of_punctuators = [("remind", 1, 0), ("regular", 1, 70), ("regular", 2, 130), ("regular", 3, 200)]
+    of_records = [("begin", 1, 0), ("go on", 1, 70), ("end", 1, 130), ("go on", 2, 200)]
+    assert sorted(made) == sorted([*of_records, *of_punctuators])
+    assert tried.dead_letters() == []
+
+
 class Clock(Processor):
     """Counts the calls of its punctuator."""
 
     def init(self, context: ProcessorContext) -> None:
         self.context, self.calls = context, context.get_state_store("calls")
-        context.schedule("1 second", WALL_CLOCK_TIME, self.call)
+        self.of_init = context.schedule("1 second", WALL_CLOCK_TIME, self.call)
 
     def process(self, record: Record) -> None: ...
 
@@ -183,6 +237,17 @@ class Clock(Processor):
         self.context.forward({"n": n}, key=self.context.task_id)
 
 
+class LateClock(Clock):
+    """Schedules the punctuator when it has a record."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.of_init.cancel()
+
+    def process(self, record: Record) -> None:
+        self.context.schedule("1 second", WALL_CLOCK_TIME, self.call)
+
+
 def calls(tried: Tried) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for message in tried.read(tried.named("out")):
@@ -190,13 +255,18 @@ def calls(tried: Tried) -> dict[str, list[int]]:
     return found
 
 
-@pytest.mark.parametrize("restored", [False, True], ids=["checkpoint", "restored"])
+@pytest.mark.parametrize(
+    ("processor", "restored"),
+    [(Clock, False), (Clock, True), (LateClock, False)],
+    ids=["checkpoint", "restored", "scheduled by a record"],
+)
 def test_each_call_by_the_wall_clock_is_exactly_once(
-    tried: Tried, monkeypatch: pytest.MonkeyPatch, restored: bool
+    tried: Tried, monkeypatch: pytest.MonkeyPatch, processor: type[Processor], restored: bool
 ) -> None:
     """The application dies when what a punctuator has made is committed to Kafka, and not by Spark. Then it goes on."""
     stream = tried.topology.stream(tried.named("sales"), value=SALE)
-    stream.process(Clock, stores={"calls": KeyValueStore(String(), Long())}, schema="n bigint").to(tried.named("out"))
+    stores = {"calls": KeyValueStore(String(), Long())}
+    stream.process(processor, stores=stores, schema="n bigint").to(tried.named("out"))
     tried.create_topics()
     tried.produce("sales", [("x", sale("shop", 1), 0)])
     failures: list[Exception] = []

@@ -200,6 +200,20 @@ def test_a_wall_clock_is_known_from_init(topology: Topology, orders: KStream) ->
     assert stage_of(topology.subtopologies[0]).punctuates_ms == 5_000
 
 
+def test_a_punctuator_that_init_cancels_tells_how_often_the_wall_clock_is_needed(
+    topology: Topology, orders: KStream
+) -> None:
+    class Waiting(Ticking):
+        def init(self, context: ProcessorContext) -> None:
+            super().init(context)
+            context.schedule("2 seconds", WALL_CLOCK_TIME, self.tick).cancel()
+
+    orders.process(Waiting, stores={"seen": SEEN}, schema="n bigint").to("out")
+    pipeline_of(topology)
+    assert topology.faults == ()
+    assert stage_of(topology.subtopologies[0]).punctuates_ms == 2_000
+
+
 def test_nothing_that_such_a_processor_makes_is_judged(topology: Topology, orders: KStream) -> None:
     orders.process(Detector, stores={"seen": SEEN}, schema="n bigint").to("out")
     pipeline_of(topology)

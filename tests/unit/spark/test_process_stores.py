@@ -15,11 +15,16 @@ import pytest
 from streamplan.model.processor import (
     STREAM_TIME,
     WALL_CLOCK_TIME,
+    KeyValue,
     KeyValueStore,
     Processor,
     ProcessorContext,
     Record,
+    RecordMetadata,
     SessionStore,
+    TimestampedKeyValueStore,
+    TimestampedWindowStore,
+    ValueAndTimestamp,
     WindowStore,
 )
 from streamplan.model.timestamps import LATEST_MS
@@ -561,6 +566,102 @@ def test_a_restored_state_goes_on_from_the_wall_clock_that_was_committed() -> No
     task.restore({0: 8_000})
     assert task.process(clock=9_999) == []
     assert [(each.value["n"], each.at) for each in task.process(clock=10_000)] == [(2, 10_000)]
+
+
+class Newest(Context):
+    """Keeps what a record says, with a time that the record says, too."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.newest, self.recent = context.get_state_store("newest"), context.get_state_store("recent")
+
+    def process(self, record: Record) -> Iterator[dict[str, str]]:
+        name, *arguments = json.loads(record.value.s)
+        if name == "window":
+            self.recent.put(record.key, (1, moment(7)), record.timestamp)
+        else:
+            getattr(self.newest, name)(*arguments)
+        recent = [(start, each) for start, each in self.recent.fetch(record.key, 0, record.timestamp)]
+        yield {"s": str([[*self.newest.all()], recent])}
+
+
+NEWEST = {
+    "newest": TimestampedKeyValueStore(String(), Long()),
+    "recent": TimestampedWindowStore(String(), Long(), retention="2 minutes", size="1 second"),
+}
+
+
+def test_a_value_with_a_time_has_it_in_the_changelog_and_after_a_restore() -> None:
+    task = StoresTask(Newest, NEWEST, "s string")
+    calls = [["put", "a", [5, 90_000]], ["put", "b", [6, 3]], ["put_if_absent", "a", [7, 4]], ["window"]]
+    made = task.process(*(Arrived("k", 2_000, {"s": json.dumps(call)}, n) for n, call in enumerate(calls)))
+    assert task.changelogs["newest"] == {b"a": (long(5), 90_000), b"b": (long(6), 3)}
+    assert task.changelogs["recent"] == {stored_window_key(b"k", 2_000): (long(1), 7)}
+    expected = [
+        [KeyValue("a", ValueAndTimestamp(5, moment(90_000))), KeyValue("b", ValueAndTimestamp(6, moment(3)))],
+        [(moment(2_000), ValueAndTimestamp(1, moment(7)))],
+    ]
+    assert made[-1].value == {"s": str(expected)}
+    assert [each.reason for each in made] == [None] * 4
+    task.restore()
+    (made_again,) = task.process(Arrived("k", 2_500, {"s": json.dumps(["delete", "a"])}, 9))
+    assert made_again.value == {"s": str([expected[0][1:], expected[1]])}
+    assert task.changelogs["newest"][b"a"] == (None, 2_500)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (5, "a value and its timestamp are expected"),
+        ([5, -1], "the timestamp -1 is negative"),
+        ([None, 1], "Put None in place of the pair"),
+        (["x", 1], "the store cannot hold that"),
+        ([5, 1, 2], "a value and its timestamp are expected"),
+        ([5, "now"], "cannot be interpreted as an integer"),
+    ],
+)
+def test_a_value_without_a_time_is_the_reason_of_its_record(value: Any, reason: str) -> None:
+    (made,) = StoresTask(Newest, NEWEST, "s string").process(Arrived("k", 1, {"s": json.dumps(["put", "a", value])}, 0))
+    assert reason in (made.reason or "")
+
+
+class Places(Context):
+    """Tells where a record was read, and which time it is."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.schedule("1 minute", WALL_CLOCK_TIME, self.tick)
+        assert context.record_metadata() is None
+
+    def process(self, record: Record) -> Iterator[dict[str, str]]:
+        self.context.commit()
+        yield {"s": f"{self.context.record_metadata()} {self.context.current_system_time()}"}
+
+    def tick(self, now: datetime) -> Iterator[dict[str, str]]:
+        yield {"s": f"{self.context.record_metadata()} {self.context.current_system_time()}"}
+
+
+def test_the_context_tells_where_the_record_was_read_and_the_time_of_the_micro_batch() -> None:
+    task = StoresTask(Places, {"store": KeyValueStore(String(), Long())}, "s string")
+    of_record = RecordMetadata("t", 0, 3)
+    (made,) = task.process(Arrived("k", 1, {"s": ""}, 3), clock=60_000)
+    assert made.value == {"s": f"{of_record} {moment(60_000)}"}
+    (again,) = task.process(Arrived("k", 1, {"s": ""}, 3))
+    assert again == made
+    (update,) = task.process(Arrived("k", 1, {"s": ""}, 3, is_update=True), clock=70_000)
+    assert update.value == {"s": f"None {moment(70_000)}"}
+    (tick,) = task.process(clock=125_000)
+    assert tick.value == {"s": f"None {moment(125_000)}"}
+
+
+def test_a_stream_task_without_punctuators_of_the_wall_clock_is_told_no_time() -> None:
+    class Timeless(Places):
+        def init(self, context: ProcessorContext) -> None:
+            self.context = context
+
+    task = StoresTask(Timeless, {"store": KeyValueStore(String(), Long())}, "s string")
+    (made,) = task.process(Arrived("k", 1, {"s": ""}, 3))
+    assert "Write in init: context.schedule('1 minute', WALL_CLOCK_TIME, …).cancel()" in (made.reason or "")
 
 
 class Careless(Context):

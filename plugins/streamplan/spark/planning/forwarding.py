@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from streamplan.kafka_types import Header
 from streamplan.model.operations import ProcessToAct, ProcessWithoutStores, ProcessWithStores
-from streamplan.model.processor import OF_RECORD, ProcessorContext
+from streamplan.model.processor import OF_RECORD, ProcessorContext, RecordMetadata
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.moments import as_milliseconds
@@ -44,6 +44,7 @@ class Current(NamedTuple):
     key: Any
     at: int
     headers: str | None
+    metadata: RecordMetadata | None = None
 
 
 class ForwardingContext(ProcessorContext):
@@ -87,6 +88,10 @@ class ForwardingContext(ProcessorContext):
             raise ValueError(f"forward: {fault}")
         text = self.current.headers if headers is None else headers_as_text([*map(_header, headers)])
         self.forwarded.append(Forwarded(raw, self._judged(value), at, text, child))
+
+    def record_metadata(self) -> RecordMetadata | None:
+        """See :meth:`ProcessorContext.record_metadata`."""
+        return None if self.current is None else self.current.metadata
 
     def forward_each(self, results: Any) -> None:
         """Forward the values that a method has returned.

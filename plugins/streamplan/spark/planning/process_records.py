@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from streamplan.model.functions import STOP
 from streamplan.model.operations import ProcessWithoutStores
-from streamplan.model.processor import Processor, Record
+from streamplan.model.processor import Processor, Record, RecordMetadata
 from streamplan.model.processor_stores import require_store
 from streamplan.model.windows import Duration
 from streamplan.serdes.arrow import python_values, struct_type
@@ -189,9 +189,9 @@ class _Task:
     def process(self, key: Any, value: Any, of: Mapping[str, Any]) -> list[Forwarded]:
         context = self._context
         at = as_milliseconds(of["timestamp"])
-        context.current = Current(key, at, of["headers"])
+        place = RecordMetadata(of["topic"], of["partition"], of["offset"])
+        context.current = Current(key, at, of["headers"], place)
         context.forwarded = []
-        place = (of["topic"], of["partition"], of["offset"])
         record = Record(key, value, as_datetime(at), *place, tuple(headers_from_text(of["headers"])))
         context.forward_each(self.called(record))
         return context.forwarded
@@ -214,5 +214,8 @@ class _Context(ForwardingContext):
     def current_stream_time(self) -> datetime | None:
         raise RuntimeError("a processor without a store does not know the stream time: declare a store with stores=…")
 
-    def schedule(self, interval: Duration, punctuation: str, punctuator: Any) -> None:
+    def current_system_time(self) -> NoReturn:
+        raise RuntimeError("a processor without a store is told no time: declare a store with stores=…")
+
+    def schedule(self, interval: Duration, punctuation: str, punctuator: Any) -> NoReturn:
         raise RuntimeError("a processor without a store schedules nothing: declare a store with stores=…")

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from streamplan.model.operations import Columns, ProcessWithStores, Schedule, StateStore
-from streamplan.model.processor import Record
+from streamplan.model.operations import Columns, ProcessWithStores, StateStore
+from streamplan.model.processor import Cancellable, Processor, Record, RecordMetadata
 from streamplan.model.processor_stores import require_store, schedule_of
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, Duration
 from streamplan.serdes.arrow import struct_type
@@ -34,6 +34,7 @@ from streamplan.spark.noted_records import note
 from streamplan.spark.planning.field_types import in_state
 from streamplan.spark.planning.forwarding import Current, ForwardingContext
 from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit, rejected_by
+from streamplan.spark.planning.punctuators import Punctuators
 from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import sweep_is_due, task_order
 from streamplan.spark.planning.task_stores import BEFORE_ALL_TIME, ReadTable, TableStore, TaskStore, bounds_of, start_of
@@ -91,15 +92,24 @@ class _Context(ForwardingContext):
         task: The class.
         task_id: The stream task.
         stores: The stores of the stream task, and those of other operations.
+        of: The place of the class.
+        punctuators: Those of the stream task.
     """
 
-    def __init__(self, task: TaskProcessor, task_id: str, stores: Mapping[str, TaskStore | ReadTable]) -> None:
+    def __init__(
+        self,
+        task: TaskProcessor,
+        task_id: str,
+        stores: Mapping[str, TaskStore | ReadTable],
+        of: int,
+        punctuators: Punctuators,
+    ) -> None:
         super().__init__(task.operation, task.children)
-        self._task, self._task_id = task, task_id
+        self._task, self._task_id, self._of, self._punctuators = task, task_id, of, punctuators
         self._stores = {name: stores[name].seen for name in task.operation.stores}
-        self.punctuators: list[tuple[Schedule, Callable[[datetime], Any]]] = []
-        self.is_open = True
         self.stream_time = BEFORE_ALL_TIME
+        self.processor: Processor | None = None
+        """The object of the class, when its ``init`` was called."""
 
     @property
     def task_id(self) -> str:
@@ -112,10 +122,14 @@ class _Context(ForwardingContext):
     def current_stream_time(self) -> datetime | None:
         return None if self.stream_time == BEFORE_ALL_TIME else as_datetime(self.stream_time)
 
-    def schedule(self, interval: Duration, punctuation: str, punctuator: Callable[[datetime], Any]) -> None:
-        if not self.is_open:
-            raise RuntimeError("schedule is called in init: what is scheduled later would be gone with the micro-batch")
-        self.punctuators.append((schedule_of(interval, punctuation), punctuator))
+    def current_system_time(self) -> datetime:
+        return as_datetime(self._punctuators.system_time())
+
+    def schedule(self, interval: Duration, punctuation: str, punctuator: Callable[[datetime], Any]) -> Cancellable:
+        schedule = schedule_of(interval, punctuation)
+        if self.processor is None:
+            return self._punctuators.schedule_in_init(self._of, schedule, punctuator)
+        return self._punctuators.schedule_later(self._of, schedule, punctuator, self.processor)
 
     def _made(self, value: dict[str, Any]) -> dict[str, Any]:
         judged = pa.scalar(value, self._task.made_type)
@@ -150,6 +164,7 @@ class ProcessStoresState(StatefulProcessor):
         self._read_states = [handle.getMapState(f"table{n}", key, value) for n in range(len(self._tables))]
         names = ("stream_time", "wall_clock", "began", "swept", *(f"observed{n}" for n in range(len(self._operations))))
         self._times = handle.getValueState("times", StructType([StructField(name, LongType()) for name in names]))
+        self._scheduled = handle.getValueState("scheduled", StructType([StructField("kept", StringType())]))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         """Process the records of a micro-batch."""
@@ -177,7 +192,7 @@ class ProcessStoresState(StatefulProcessor):
         """Do nothing: nothing is open."""
 
     def _changes(self, partition: int, place: int, store: TaskStore) -> Iterator[Row]:
-        for change in store.keys.store():
+        for change in store.store():
             common = {"partition": partition, "at": change.at, "store": place, "stored_value": change.value}
             if store.operation.retention_ms is None:
                 yield Row(**common, stored_key=change.key)
@@ -191,7 +206,13 @@ class ProcessStoresState(StatefulProcessor):
             yield Row(**common, **own)
 
     def _process_all(self, partition: int, rows: list[Row]) -> Iterator[Row]:
-        self._open(f"{self._subtopology}_{partition}")
+        now = times_by_clock().get(partition)
+        if now is not None:
+            now = max(now, self._wall_clock)  # the clock was set back
+        self._open(f"{self._subtopology}_{partition}", now)
+        of_state: Sequence[str] | None = self._scheduled.get() if self._scheduled.exists() else None
+        kept = None if of_state is None else of_state[0]
+        self._punctuators.go_on(kept, self._processors)
         # A tick has no record. It only lets the micro-batch reach this stream task.
         rows = sorted((row for row in rows if row.record is not None), key=_order)
         # The updates of an aggregate are in its record cache, and so in its store, before any of them is passed.
@@ -202,34 +223,51 @@ class ProcessStoresState(StatefulProcessor):
         # The library looks for punctuators that are due when the sub-topology has processed a record that was read.
         for _, of_one in groupby(rows, key=lambda row: task_order(row.record)[:-1]):
             of_record = list(of_one)
-            before, self._stream_time = self._stream_time, max(self._stream_time, *(row.at for row in of_record))
+            self._stream_time = max(self._stream_time, *(row.at for row in of_record))
             places = count()
             for row in of_record:
                 if _is_of_table(row):
                     self._take_over(row)
                 elif row.of is not None:
                     yield from self._process(row, places)
-            yield from self._punctuate(before, self._stream_time, False, row.record, places)
-        now = times_by_clock().get(partition)
-        if now is not None and now > self._wall_clock:
+            yield from self._punctuate(self._stream_time, False, row.record, places)
+        if now is not None:
             if self._wall_clock == BEFORE_ALL_TIME:  # the library's first call is an interval after the start
-                self._wall_clock = self._began = now
-            before, self._wall_clock = self._wall_clock, now
-            yield from self._punctuate(before, now, True, {**_NO_RECORD, "partition": partition}, count())
+                self._began = now
+            self._wall_clock = now
+            self._punctuators.start_clock(now)
+            yield from self._punctuate(now, True, {**_NO_RECORD, "partition": partition}, count())
+        self._keep_punctuators(kept)
 
     def _take_over(self, row: Row) -> None:
         """Take over a change of the store of another operation."""
         value = row.record["value"] if row.value is None else row.value
         self._read[-1 - row.of].put(bytes(row.key), None if value is None else bytes(value), row.at)
 
-    def _open(self, task_id: str) -> None:
+    def _keep_punctuators(self, before: str | None) -> None:
+        kept = self._punctuators.to_keep(self._processors)
+        if kept is None and before is not None:
+            self._scheduled.clear()
+        elif kept is not None and kept != before:
+            self._scheduled.update((kept,))
+
+    def _open(self, task_id: str, now_ms: int | None) -> None:
         stores: dict[str, TaskStore | ReadTable] = {store.operation.store: store for store in self._stores}
         stores |= {table.name: read for table, read in zip(self._tables, self._read, strict=True)}
-        self._contexts = [_Context(task, task_id, stores) for task in self._tasks]
-        self._processors = [task.operation.function.call() for task in self._tasks]
+        schedules = (each for task in self._tasks for each in task.operation.schedules if each.wall_clock)
+        self._punctuators = Punctuators(
+            [task.name for task in self._tasks],
+            _known(self._stream_time),
+            _known(self._wall_clock),
+            _known(self._began),
+            now_ms,
+            min((each.interval_ms for each in schedules), default=None),
+        )
+        self._contexts = [_Context(task, task_id, stores, of, self._punctuators) for of, task in enumerate(self._tasks)]
+        self._processors: list[Processor] = [task.operation.function.call() for task in self._tasks]
         for context, processor in zip(self._contexts, self._processors, strict=True):
             processor.init(context)
-            context.is_open = False
+            context.processor = processor
 
     def _process(self, row: Row, places: Iterator[int]) -> Iterator[Row]:
         task, context = self._tasks[row.of], self._contexts[row.of]
@@ -245,43 +283,24 @@ class ProcessStoresState(StatefulProcessor):
             except Undecodable as error:
                 # An operation has made what cannot be read, such as a moment in the year 10000.
                 raise Unfit(f"cannot be called: {error}") from error
-            context.current = Current(key, row.at, headers)
+            place = None if topic is None else RecordMetadata(topic, partition, offset)
+            context.current = Current(key, row.at, headers, place)
             at = as_datetime(row.at)
             record = Record(key, value, at, topic, partition, offset, tuple(headers_from_text(headers)))
             return self._processors[row.of].process(record)
 
         yield from self._called(row.of, "process", call, row.at, row.record, places)
 
-    def _punctuate(
-        self, before: int, now: int, wall_clock: bool, record: Mapping[str, Any], places: Iterator[int]
-    ) -> Iterator[Row]:
-        """Call the punctuators of which a multiple of the interval has come. ``record`` has moved the time on.
-
-        By the wall clock they are multiples since it was first given, and else since the epoch.
-        """
-        start = self._began if wall_clock else 0
-
-        def next_time(interval_ms: int) -> int:
-            is_first = before == BEFORE_ALL_TIME
-            return 0 if is_first else start + ((before - start) // interval_ms + 1) * interval_ms
-
-        due = sorted(
-            (next_time(schedule.interval_ms), of, n)
-            for of, context in enumerate(self._contexts)
-            for n, (schedule, _) in enumerate(context.punctuators)
-            if schedule.wall_clock == wall_clock
-        )
+    def _punctuate(self, now: int, wall_clock: bool, record: Mapping[str, Any], places: Iterator[int]) -> Iterator[Row]:
+        """Call the punctuators that are due. ``record`` has moved the time on."""
         nothing = {"original_key": None, "value": None, "headers": None}
-        for due_at, of, number in due:
-            if due_at <= now:
-                punctuator = self._contexts[of].punctuators[number][1]
-                self._contexts[of].current = Current(None, now, None)
-                name = getattr(punctuator, "__name__", "punctuator")
+        for punctuator in self._punctuators.due(now, wall_clock=wall_clock):
+            self._contexts[punctuator.of].current = Current(None, now, None)
 
-                def call(punctuator: Callable[[datetime], Any] = punctuator) -> Any:
-                    return punctuator(as_datetime(now))
+            def call(punctuate: Callable[[datetime], Any] = punctuator.call) -> Any:
+                return punctuate(as_datetime(now))
 
-                yield from self._called(of, name, call, now, {**record, **nothing}, places)
+            yield from self._called(punctuator.of, punctuator.name, call, now, {**record, **nothing}, places)
 
     def _called(
         self,
@@ -307,16 +326,22 @@ class ProcessStoresState(StatefulProcessor):
             for store, newest in zip(self._stores, observed, strict=True):
                 store.keys.take_back()
                 store.observed = newest
+            self._punctuators.take_back(self._processors[of])
             method = getattr(self._processors[of], "process", call)
             reason = rejected_by(f"{function.name}.{name}", method, error, function.on_error)
             yield Row(**common, at=at, place=next(places), reason=reason)
             return
         for store in self._stores:
             store.keys.keep()
+        self._punctuators.keep()
         for made in context.forwarded:
             fields = {} if made.value is None else {f"fields{of}": made.value}
             own = {"key": made.key, "headers": made.headers, "child": made.child}
             yield Row(**common, at=made.at, place=next(places), **own, **fields)
+
+
+def _known(time: int) -> int | None:
+    return None if time == BEFORE_ALL_TIME else time
 
 
 def _is_of_table(row: Row) -> bool:
@@ -356,14 +381,14 @@ class RestoredProcessStores(ProcessStoresState):
 
     def _process_all(self, partition: int, rows: list[Row]) -> Iterator[Row]:
         for row in sorted(rows, key=lambda row: row.offset or 0):
-            self._stream_time = max(self._stream_time, row.at)
             if _is_of_table(row):
+                self._stream_time = max(self._stream_time, row.at)
                 self._read[-1 - row.of].put(bytes(row.key), None if row.value is None else bytes(row.value), row.at)
                 continue
-            store, key = self._stores[row.of], bytes(row.key)
-            if store.operation.retention_ms is not None:
-                store.observed = max(store.observed, store.time_of(key))
-            store.keys.put(key, bytes(row.value), row.at)
+            store = self._stores[row.of]
+            if not store.has_times:  # such a time is that of a value, and may be any
+                self._stream_time = max(self._stream_time, row.at)
+            store.restore(bytes(row.key), bytes(row.value), row.at)
         self._wall_clock = self._began = self._restored.get(partition, self._wall_clock)
         yield from ()
 

@@ -11,7 +11,7 @@ Source: ``RocksDBStore``, ``AbstractRocksDBSegmentedBytesStore``, ``WindowKeySch
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from streamplan.model.operations import SessionStateStore, StateStore
+from streamplan.model.operations import SessionStateStore, StateStore, TimestampedStateStore
 from streamplan.model.processor import KeyValue, KeyValueStore, SessionStore, ValueAndTimestamp, Windowed, WindowStore
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.model.windows import (
@@ -43,6 +43,8 @@ _LEAST_SEGMENT_MS = 60_000
 """``Stores.persistentWindowStore``: the interval of a segment is half of the retention, and at least a minute."""
 
 BEFORE_ALL_TIME = -(1 << 63)
+
+_TIME_BYTES = 8
 
 
 class Change(NamedTuple):
@@ -141,6 +143,17 @@ class TaskKeys:
         self._values[key] = value
 
 
+class KeyBounds(NamedTuple):
+    """The keys from one to another, in bytes. None stands for no bound."""
+
+    first: bytes | None
+    last: bytes | None
+
+    def contain(self, key: bytes) -> bool:
+        """Whether a key is among them."""
+        return (self.first is None or self.first <= key) and (self.last is None or key <= self.last)
+
+
 @dataclass(frozen=True)
 class Codec:
     """The keys and values of a store: as Python code sees them, and in bytes.
@@ -162,6 +175,10 @@ class Codec:
         if key is None:
             raise TypeError("the store has no null keys")
         return self.key_serde.write_key(key)
+
+    def bounds(self, first: Any, last: Any) -> KeyBounds:
+        """Return what contains the keys from one to another. None stands for no bound."""
+        return KeyBounds(*(None if bound is None else self.key(bound) for bound in (first, last)))
 
     def value(self, value: Any) -> bytes:
         """Return a value in bytes. Raises TypeError where it has another form."""
@@ -188,6 +205,39 @@ class Codec:
         return seen if of_class is None else of_class.read(seen)
 
 
+class TimestampedCodec(Codec):
+    """The same of a store whose values have a time. In the state, 8 bytes with the time in ms begin each."""
+
+    def value(self, value: Any) -> bytes:
+        """Return a value with its time in bytes. Raises TypeError or ValueError where it is something else."""
+        if not isinstance(value, tuple | list) or len(value) != len(ValueAndTimestamp._fields):
+            raise TypeError(
+                "the store cannot hold that: a value and its timestamp are expected, as (3, record.timestamp)"
+            )
+        of_store, at = value[0], _ms(value[1])
+        if of_store is None:
+            raise TypeError("the store cannot hold that: the value is null. Put None in place of the pair")
+        if (fault := timestamp_fault(at)) is not None:
+            raise ValueError(f"the store cannot hold that: {fault}")
+        return with_time(super().value(of_store), at)
+
+    def seen(self, value: bytes | None) -> ValueAndTimestamp | None:
+        """Return a value with its time as Python code sees it; None for none."""
+        if value is None:
+            return None
+        return ValueAndTimestamp(super().seen(value[_TIME_BYTES:]), as_datetime(time_in(value)))
+
+
+def with_time(value: bytes, at: int) -> bytes:
+    """Return a value in bytes with its time in ms, as a state has it."""
+    return at.to_bytes(_TIME_BYTES, "big", signed=True) + value
+
+
+def time_in(value: bytes) -> int:
+    """Return the time in ms of a value that :func:`with_time` gave."""
+    return int.from_bytes(value[:_TIME_BYTES], "big", signed=True)
+
+
 class TaskStore:
     """A store of a stream task.
 
@@ -201,7 +251,8 @@ class TaskStore:
     def __init__(self, operation: StateStore, state: Any, observed: int) -> None:
         self.operation = operation
         self.keys = TaskKeys(state)
-        self.codec = Codec(operation.key_serde, operation.value)
+        self.has_times = isinstance(operation, TimestampedStateStore)
+        self.codec = (TimestampedCodec if self.has_times else Codec)(operation.key_serde, operation.value)
         self.observed = observed
         self.at = 0
         """The time in ms of the record or the punctuator that changes the store now."""
@@ -210,7 +261,20 @@ class TaskStore:
         """Set a value in bytes. Raises ValueError where it is too large for the changelog."""
         if len(key) + len(value or b"") > MAX_BYTES:
             raise ValueError(f"the store cannot hold that: {too_large(MAX_BYTES)}")
-        self.keys.put(key, value, self.at, is_kept=is_kept)
+        at = time_in(value) if self.has_times and value is not None else self.at
+        self.keys.put(key, value, at, is_kept=is_kept)
+
+    def restore(self, key: bytes, value: bytes, at: int) -> None:
+        """Take over what the changelog has: a value in bytes, and the time of its record in ms."""
+        if self.operation.retention_ms is not None:
+            self.observed = max(self.observed, self.time_of(key))
+        self.keys.put(key, with_time(value, at) if self.has_times else value, at)
+
+    def store(self) -> Iterator[Change]:
+        """Put the changes into the state, and yield them as the changelog has them, the last one of each key."""
+        for change in self.keys.store():
+            value = change.value
+            yield change._replace(value=value[_TIME_BYTES:]) if self.has_times and value is not None else change
 
     def put_at(self, key: bytes, value: bytes | None, at: int) -> None:
         """Set the value of a window or a session in bytes.
@@ -257,9 +321,6 @@ class TaskStore:
                 self.keys.drop(key)
 
 
-_TIME_BYTES = 8
-
-
 @dataclass(frozen=True)
 class TableStore:
     """The store of another operation, as a class can read it.
@@ -289,7 +350,7 @@ class ReadTable:
 
     def put(self, key: bytes, value: bytes | None, at: int) -> None:
         """Take over what the operation has stored. None deletes the key."""
-        self._keys.put(key, None if value is None else at.to_bytes(_TIME_BYTES, "big", signed=True) + value, at)
+        self._keys.put(key, None if value is None else with_time(value, at), at)
         self._keys.keep()
 
     def store(self) -> None:
@@ -367,6 +428,10 @@ class _KeyValues(_Entries):
             self.put(key, value)
         return before
 
+    def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        for key, value in entries:
+            self.put(key, value)
+
     def delete(self, key: Any) -> Any:  # type: ignore[override]
         before = self.get(key)
         self.put(key, None)
@@ -377,13 +442,16 @@ class _Table(_Entries):
     """The store of another operation as a class sees it."""
 
     def __init__(self, store: TableStore, keys: TaskKeys) -> None:
-        super().__init__(keys, Codec(store.key_serde, store.serde))
+        super().__init__(keys, TimestampedCodec(store.key_serde, store.serde))
         self._name = store.name
 
     def put(self, *key_and_value: Any) -> NoReturn:
         self._refuse()
 
     def put_if_absent(self, key: Any, value: Any) -> NoReturn:
+        self._refuse()
+
+    def put_all(self, entries: Iterable[tuple[Any, Any]]) -> NoReturn:
         self._refuse()
 
     def delete(self, *key: Any) -> NoReturn:
@@ -394,12 +462,6 @@ class _Table(_Entries):
             f"the store {self._name!r} can only be read: its operation would not know of the change. "
             "Declare a store of the class: stores={'seen': KeyValueStore(…)}"
         )
-
-    def _seen(self, value: bytes | None) -> ValueAndTimestamp | None:
-        if value is None:
-            return None
-        at = as_datetime(int.from_bytes(value[:_TIME_BYTES], "big", signed=True))
-        return ValueAndTimestamp(self._codec.seen(value[_TIME_BYTES:]), at)
 
 
 class _Windows(WindowStore[Any, Any]):
@@ -428,25 +490,57 @@ class _Windows(WindowStore[Any, Any]):
         if last is None:
             start = _ms(first)
             return self._codec.seen(self._keys.get(stored_window_key(raw, start)) if start >= self._earliest else None)
-        begin, end = max(_ms(first), self._earliest), _ms(last)
-        if end < begin:
-            return iter(())
-        keys = self._keys.between(stored_window_key(raw, max(begin, 0)), stored_window_key(raw, end, _GREATEST_NUMBER))
-        found = [(name, self._keys.get(name)) for name in keys if name[:-STORED_WINDOW_BYTES] == raw]
-        return (KeyValue(as_datetime(start_of(name)), self._codec.seen(value)) for name, value in found)
+        return self._starts(self._of_key(raw, _ms(first), _ms(last)))
+
+    def backward_fetch(self, key: Any, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
+        return self._starts(self._of_key(self._codec.key(key), _ms(first), _ms(last))[::-1])
+
+    def fetch_range(
+        self, first_key: Any, last_key: Any, first: datetime | int, last: datetime | int
+    ) -> Iterator[KeyValue]:
+        return self._windows(self._found(_ms(first), _ms(last), first_key, last_key))
+
+    def backward_fetch_range(
+        self, first_key: Any, last_key: Any, first: datetime | int, last: datetime | int
+    ) -> Iterator[KeyValue]:
+        return self._windows(self._found(_ms(first), _ms(last), first_key, last_key)[::-1])
 
     def fetch_all(self, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
-        return self._windows(_ms(first), _ms(last))
+        return self._windows(self._found(_ms(first), _ms(last)))
+
+    def backward_fetch_all(self, first: datetime | int, last: datetime | int) -> Iterator[KeyValue]:
+        return self._windows(self._found(_ms(first), _ms(last))[::-1])
 
     def all(self) -> Iterator[KeyValue]:
-        return self._windows(0, (1 << 63) - 1)
+        return self._windows(self._found(0, _LATEST))
 
-    def _windows(self, first: int, last: int) -> Iterator[KeyValue]:
-        """The windows in the order of the library: by segment, then by key and start."""
+    def backward_all(self) -> Iterator[KeyValue]:
+        return self._windows(self._found(0, _LATEST)[::-1])
+
+    def _of_key(self, raw: bytes, first: int, last: int) -> list[bytes]:
+        """The windows of a key that begin from one time to another, in the order of their starts."""
         begin = max(first, self._earliest)
+        if last < begin:
+            return []
+        keys = self._keys.between(stored_window_key(raw, max(begin, 0)), stored_window_key(raw, last, _GREATEST_NUMBER))
+        return [name for name in keys if name[:-STORED_WINDOW_BYTES] == raw]
+
+    def _found(self, first: int, last: int, first_key: Any = None, last_key: Any = None) -> list[bytes]:
+        """The windows of keys from one to another that begin from one time to another.
+
+        They are in the order of the library: by segment, then by key and start.
+        """
+        begin, bounds = max(first, self._earliest), self._codec.bounds(first_key, last_key)
         found = [name for name in self._keys.between(None, None) if begin <= start_of(name) <= last]
-        found.sort(key=lambda name: (start_of(name) // self._store.segment_ms, name))
-        values = [(name, self._keys.get(name)) for name in found]
+        found = [name for name in found if bounds.contain(name[:-STORED_WINDOW_BYTES])]
+        return sorted(found, key=lambda name: (start_of(name) // self._store.segment_ms, name))
+
+    def _starts(self, names: list[bytes]) -> Iterator[KeyValue]:
+        values = [(name, self._keys.get(name)) for name in names]
+        return (KeyValue(as_datetime(start_of(name)), self._codec.seen(value)) for name, value in values)
+
+    def _windows(self, names: list[bytes]) -> Iterator[KeyValue]:
+        values = [(name, self._keys.get(name)) for name in names]
         return (KeyValue(self._windowed(name), self._codec.seen(value)) for name, value in values)
 
     @property
@@ -483,14 +577,41 @@ class _Sessions(SessionStore[Any, Any]):
         return self._codec.seen(self._keys.get(name) if _ms(end) >= self._earliest else None)
 
     def find_sessions(self, key: Any, earliest_end: datetime | int, latest_start: datetime | int) -> Iterator[KeyValue]:
-        raw, earliest, latest = self._codec.key(key), max(_ms(earliest_end), self._earliest, 0), _ms(latest_start)
-        keys = self._keys.between(stored_session_key(raw, 0, earliest), stored_session_key(raw, _LATEST, _LATEST))
-        own = [name for name in keys if name[:-STORED_SESSION_BYTES] == raw and bounds_of(name)[0] <= latest]
-        values = [(name, self._keys.get(name)) for name in own]
-        return (KeyValue(self._windowed(name), self._codec.seen(value)) for name, value in values)
+        return self._sessions(self._of_key(key, _ms(earliest_end), _ms(latest_start)))
+
+    def backward_find_sessions(
+        self, key: Any, earliest_end: datetime | int, latest_start: datetime | int
+    ) -> Iterator[KeyValue]:
+        return self._sessions(self._of_key(key, _ms(earliest_end), _ms(latest_start))[::-1])
 
     def fetch(self, key: Any) -> Iterator[KeyValue]:
         return self.find_sessions(key, 0, _LATEST)
+
+    def backward_fetch(self, key: Any) -> Iterator[KeyValue]:
+        return self.backward_find_sessions(key, 0, _LATEST)
+
+    def fetch_range(self, first_key: Any, last_key: Any) -> Iterator[KeyValue]:
+        return self._sessions(self._found(first_key, last_key))
+
+    def backward_fetch_range(self, first_key: Any, last_key: Any) -> Iterator[KeyValue]:
+        return self._sessions(self._found(first_key, last_key)[::-1])
+
+    def _of_key(self, key: Any, earliest_end: int, latest_start: int) -> list[bytes]:
+        """The sessions of a key that end and begin so, in the order of their ends."""
+        raw, earliest = self._codec.key(key), max(earliest_end, self._earliest, 0)
+        keys = self._keys.between(stored_session_key(raw, 0, earliest), stored_session_key(raw, _LATEST, _LATEST))
+        return [name for name in keys if name[:-STORED_SESSION_BYTES] == raw and bounds_of(name)[0] <= latest_start]
+
+    def _found(self, first_key: Any, last_key: Any) -> list[bytes]:
+        """The sessions of keys from one to another, in the order of the library: by segment, then by key and end."""
+        bounds = self._codec.bounds(first_key, last_key)
+        found = [name for name in self._keys.between(None, None) if bounds_of(name)[1] >= self._earliest]
+        found = [name for name in found if bounds.contain(name[:-STORED_SESSION_BYTES])]
+        return sorted(found, key=lambda name: (bounds_of(name)[1] // self._store.segment_ms, name))
+
+    def _sessions(self, names: list[bytes]) -> Iterator[KeyValue]:
+        values = [(name, self._keys.get(name)) for name in names]
+        return (KeyValue(self._windowed(name), self._codec.seen(value)) for name, value in values)
 
     @property
     def _earliest(self) -> int:

@@ -1,0 +1,235 @@
+"""Punctuators that are scheduled and cancelled while records are processed, beside the library's.
+
+Each record is a micro-batch of ours, with a new object of the class. The library has one object for all records.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyspark.sql import SparkSession
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor import (
+    STREAM_TIME,
+    WALL_CLOCK_TIME,
+    Cancellable,
+    KeyValueStore,
+    Processor,
+    ProcessorContext,
+    Record,
+)
+from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Long, String
+from streamplan.testing import TopologyTestDriver
+
+from tests.support.kafka_streams import STREAMS, properties, strings
+from tests.support.streams_library import Callback, Library, raw
+
+APPLICATION = "alarms"
+BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
+RING_MS, AFTER_MS, TICK_MS = 10_007, 13_009, 11_003
+"""No two of them are due at the same time: the library has no order of those."""
+
+
+class Alarms(Processor):
+    """Has two punctuators of init. Records say which others are scheduled, and which are cancelled."""
+
+    alarm: Cancellable | None = None
+    after: Cancellable | None = None
+    clock: Cancellable | None = None
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.calls = context, context.get_state_store("calls")
+        self.regular = context.schedule("7 seconds", STREAM_TIME, self.regularly)
+        self.second = context.schedule("9 seconds", WALL_CLOCK_TIME, self.on_second)
+
+    def process(self, record: Record) -> None:
+        match record.value.line:
+            case "arm" if self.alarm is None:
+                self.alarm = self.context.schedule(f"{RING_MS} milliseconds", STREAM_TIME, self.ring)
+            case "disarm" if self.alarm is not None:
+                self.alarm.cancel()
+                self.alarm = None
+            case "clock":
+                self.clock = self.context.schedule(f"{TICK_MS} milliseconds", WALL_CLOCK_TIME, self.tick)
+            case "no clock" if self.clock is not None:
+                self.clock.cancel()
+            case "not regular":
+                self.regular.cancel()
+            case "no second":
+                self.second.cancel()
+
+    def regularly(self, now: datetime) -> None:
+        self.count("regular")
+
+    def on_second(self, now: datetime) -> None:
+        self.count("second")
+
+    def ring(self, now: datetime) -> None:
+        if self.count("ring") % 4 == 0 and self.alarm is not None:
+            self.alarm.cancel()
+            self.alarm = None
+            if self.after is not None:
+                self.after.cancel()
+            self.after = self.context.schedule(f"{AFTER_MS} milliseconds", STREAM_TIME, self.afterwards)
+
+    def afterwards(self, now: datetime) -> None:
+        self.count("after")
+
+    def tick(self, now: datetime) -> None:
+        self.count("tick")
+
+    def count(self, name: str) -> int:
+        n = 1 + (self.calls.get(name) or 0)
+        self.calls.put(name, n)
+        self.context.forward({"n": n}, key=name)
+        return n
+
+
+class LibraryAlarms:
+    """The same with the library's context and store."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm, self._types = jvm, jvm.org.apache.kafka.streams.processor.PunctuationType
+        self._alarm = self._after = self._clock = None
+
+    def init(self, context: Any) -> None:
+        self._context, self._calls = context, context.getStateStore("calls")
+        self._regular = self._schedule(7_000, self._types.STREAM_TIME, lambda now: self._count("regular", now))
+        self._second = self._schedule(9_000, self._types.WALL_CLOCK_TIME, lambda now: self._count("second", now))
+
+    def process(self, record: Any) -> None:
+        match json.loads(bytes(record.value()))["line"]:
+            case "arm" if self._alarm is None:
+                self._alarm = self._schedule(RING_MS, self._types.STREAM_TIME, self._ring)
+            case "disarm" if self._alarm is not None:
+                self._alarm.cancel()
+                self._alarm = None
+            case "clock":
+                self._clock = self._schedule(TICK_MS, self._types.WALL_CLOCK_TIME, lambda now: self._count("tick", now))
+            case "no clock" if self._clock is not None:
+                self._clock.cancel()
+            case "not regular":
+                self._regular.cancel()
+            case "no second":
+                self._second.cancel()
+
+    def _ring(self, now: int) -> None:
+        if self._count("ring", now) % 4 == 0 and self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+            if self._after is not None:
+                self._after.cancel()
+            self._after = self._schedule(AFTER_MS, self._types.STREAM_TIME, lambda at: self._count("after", at))
+
+    def _count(self, name: str, now: int) -> int:
+        before = raw(self._calls.get(name.encode()))
+        n = 1 + (0 if before is None else int.from_bytes(before, "big"))
+        self._calls.put(name.encode(), n.to_bytes(8, "big"))
+        (at,) = self._jvm.java.util.stream.LongStream.of(now).boxed().toArray()
+        value = json.dumps({"n": n}, separators=(",", ":")).encode()
+        self._context.forward(self._jvm.org.apache.kafka.streams.processor.api.Record(name.encode(), value, at))
+        return n
+
+    def _schedule(self, interval_ms: int, punctuation: Any, call: Any) -> Any:
+        punctuator = Callback(f"{STREAMS}.processor.Punctuator", punctuate=lambda now: call(now) and None)
+        return self._context.schedule(self._jvm.java.time.Duration.ofMillis(interval_ms), punctuation, punctuator)
+
+
+class LibraryDriver:
+    """``org.apache.kafka.streams.TopologyTestDriver`` with the same topology."""
+
+    def __init__(self, jvm: Any) -> None:
+        library = Library(jvm, APPLICATION)
+        self._jvm, self._bytes = jvm, library.bytes
+        stores = jvm.org.apache.kafka.streams.state.Stores
+        kept = stores.persistentKeyValueStore("calls")
+        library.builder.addStateStore(stores.keyValueStoreBuilder(kept, self._bytes, self._bytes))
+        lines = library.builder.stream("lines", library.option("Consumed", "with", self._bytes, self._bytes))
+
+        def get() -> Callback:
+            task = LibraryAlarms(jvm)
+            return Callback(
+                f"{STREAMS}.processor.api.Processor", init=task.init, process=task.process, close=lambda: None
+            )
+
+        supplier = Callback(f"{STREAMS}.processor.api.ProcessorSupplier", stores=lambda: None, get=get)
+        calls = lines.process(supplier, strings(jvm, ["calls"]))
+        calls.to("calls", library.option("Produced", "with", self._bytes, self._bytes))
+        self._state = TemporaryDirectory()
+        config = {"application.id": APPLICATION, "bootstrap.servers": "none:1", "state.dir": self._state.name}
+        begin = jvm.java.time.Instant.ofEpochMilli(BEGIN)
+        self._driver = jvm.org.apache.kafka.streams.TopologyTestDriver(
+            library.builder.build(), properties(jvm, config), begin
+        )
+
+    def pipe(self, value: bytes, at: int) -> None:
+        serializer = self._bytes.serializer()
+        instant = self._jvm.java.time.Instant.ofEpochMilli(at)
+        record = self._jvm.org.apache.kafka.streams.test.TestRecord(b"k", value, instant)
+        self._driver.createInputTopic("lines", serializer, serializer).pipeInput(record)
+
+    def advance(self, milliseconds: int) -> None:
+        self._driver.advanceWallClockTime(self._jvm.java.time.Duration.ofMillis(milliseconds))
+
+    def output(self, topic: str) -> list[tuple[bytes | None, bytes | None, int]]:
+        if topic not in [*self._driver.producedTopicNames()]:
+            return []
+        deserializer = self._bytes.deserializer()
+        records = self._driver.createOutputTopic(topic, deserializer, deserializer).readRecordsToList()
+        return [(raw(each.getKey()), raw(each.getValue()), int(each.timestamp())) for each in records]
+
+    def close(self) -> None:
+        self._driver.close()
+        self._state.cleanup()
+
+
+def ours() -> Pipeline:
+    topology = Topology(APPLICATION)
+    lines = topology.stream("lines", value=Json("line string"))
+    stores = {"calls": KeyValueStore(String(), Long())}
+    lines.process(Alarms, stores=stores, schema="n bigint").to("calls")
+    return Pipeline(APPLICATION, topology, "Alarms.", {"lines": 1, "calls": 1})
+
+
+def test_what_is_scheduled_and_cancelled_is_called_when_the_library_calls_it(spark: SparkSession, jvm: Any) -> None:
+    library, drawn, at = LibraryDriver(jvm), random.Random(11), BEGIN
+    words = ["arm", "arm", "disarm", "clock", "no clock", "nothing", "nothing", "nothing", "nothing"]
+    called: set[str] = set()
+    try:
+        with TopologyTestDriver(ours(), spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
+            for turn in range(60):
+                if drawn.random() < 0.25:
+                    passed = drawn.choice([1_000, 8_000, 12_000, 50_000])
+                    driver.advance_wall_clock(f"{passed} milliseconds")
+                    library.advance(passed)
+                else:
+                    at = max(BEGIN, at + drawn.choice([-3_000, 500, 4_000, 12_000, 30_000]))
+                    word = {30: "not regular", 40: "no second"}.get(turn) or drawn.choice(words)
+                    value = json.dumps({"line": word}).encode()
+                    driver.pipe("lines", value, key="k", at=at)
+                    library.pipe(value, at)
+                mine = [
+                    (str(each.key).encode(), json.dumps(each.value, separators=(",", ":")).encode(), ms(each.timestamp))
+                    for each in driver.output("calls")
+                ]
+                assert driver.dead_letters == []
+                assert mine == library.output("calls"), f"turn {turn}"
+                called |= {key.decode() for key, _, _ in mine}
+            counted = {
+                (key or b"").decode(): int.from_bytes(value or b"", "big")
+                for key, value, _ in library.output(f"{APPLICATION}-calls-changelog")
+            }
+            assert dict(driver.store("calls").items()) == counted
+    finally:
+        library.close()
+    assert called == {"regular", "second", "ring", "after", "tick"}
+
+
+def ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,323 @@
+"""The methods of the stores of a processor, beside the library's: the same calls and the same answers.
+
+The value of a record is a call: the store, the method and its arguments. Both sides forward the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from py4j.java_gateway import get_field
+from pyspark.sql import SparkSession
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor import (
+    WALL_CLOCK_TIME,
+    KeyValueStore,
+    Processor,
+    ProcessorContext,
+    Record,
+    SessionStore,
+    TimestampedKeyValueStore,
+    TimestampedWindowStore,
+    ValueAndTimestamp,
+    Windowed,
+    WindowStore,
+)
+from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Long, String
+from streamplan.testing import TopologyTestDriver, WindowedKey
+
+from tests.support.kafka_streams import STREAMS, properties, strings
+from tests.support.streams_library import Callback, Library, raw
+
+APPLICATION = "calls"
+BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
+RETENTION, SIZE = timedelta(minutes=5), timedelta(minutes=1)
+STORES: dict[str, Any] = {
+    "plain": KeyValueStore(String(), Long()),
+    "timed": TimestampedKeyValueStore(String(), Long()),
+    "windows": WindowStore(String(), Long(), retention=RETENTION, size=SIZE),
+    "timed-windows": TimestampedWindowStore(String(), Long(), retention=RETENTION, size=SIZE),
+    "sessions": SessionStore(String(), Long(), retention=RETENTION),
+}
+
+
+class Calls(Processor):
+    """Calls a method of a store, and forwards the answer."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.stores = {name: context.get_state_store(name) for name in STORES}
+        context.schedule("1 minute", WALL_CLOCK_TIME, self.tick)
+
+    def process(self, record: Record) -> None:
+        store, method, *arguments = json.loads(record.value.call)
+        answer = getattr(self.stores[store], method)(*arguments)
+        place = self.context.record_metadata()
+        self.context.commit()
+        told = [place and [*place], ms(self.context.current_system_time())]
+        self.context.forward({"text": json.dumps([shown(answer), told])})
+
+    def tick(self, now: datetime) -> None: ...
+
+
+def shown(answer: Any) -> Any:
+    match answer:
+        case None | int() | str():
+            return answer
+        case datetime():
+            return ms(answer)
+        case ValueAndTimestamp(value, timestamp):
+            return [value, ms(timestamp)]
+        case Windowed(key, start, end):
+            return [key, ms(start), ms(end)]
+    return [[shown(key), shown(value)] for key, value in answer]
+
+
+def ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+class LibraryCalls:
+    """The same with the library's stores."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+
+    def init(self, context: Any) -> None:
+        self._context = context
+        self._stores = {name: context.getStateStore(name) for name in STORES}
+
+    def process(self, record: Any) -> None:
+        store, method, *arguments = json.loads(json.loads(bytes(record.value()))["call"])
+        name = "".join(word.title() if n else word for n, word in enumerate(method.split("_")))
+        answer = self._called(store, name.replace("Range", "") if name.endswith("etchRange") else name, arguments)
+        place = self._context.recordMetadata().get()
+        told = [[place.topic(), place.partition(), place.offset()], self._context.currentSystemTimeMs()]
+        self._context.commit()
+        text = json.dumps({"text": json.dumps([self._shown(answer), told])}, separators=(",", ":"))
+        self._context.forward(record.withValue(text.encode()))
+
+    def _called(self, store: str, method: str, arguments: list[Any]) -> Any:
+        of_store, streams = self._stores[store], self._jvm.org.apache.kafka.streams
+        call = getattr(of_store, method)
+        match store, method, arguments:
+            case _, "putAll", [entries]:
+                listed = self._jvm.java.util.ArrayList()
+                for key, value in entries:
+                    listed.add(streams.KeyValue(key.encode(), self._value(store, value)))
+                return call(listed)
+            case _, "prefixScan", [prefix]:
+                serializer = self._jvm.org.apache.kafka.common.serialization.ByteArraySerializer()
+                return call(prefix.encode(), serializer)
+            case "sessions", "put", [key, value, start, end]:
+                window = streams.kstream.internals.SessionWindow(self._long(start), self._long(end))
+                return call(streams.kstream.Windowed(key.encode(), window), self._value(store, value))
+            case _, ("put" | "putIfAbsent"), [key, value, *times]:
+                return call(key.encode(), self._value(store, value), *map(self._long, times))
+        given = []
+        for argument in arguments:
+            key = None if argument is None else argument.encode() if isinstance(argument, str) else argument
+            if not isinstance(key, int):
+                given.append(key)
+            elif store == "sessions" or (len(arguments) == 2 and method == "fetch"):
+                given.append(self._long(key))
+            else:
+                given.append(self._jvm.java.time.Instant.ofEpochMilli(key))
+        return call(*given)
+
+    def _value(self, store: str, value: Any) -> Any:
+        if value is None:
+            return None
+        if store.startswith("timed"):
+            made = self._jvm.org.apache.kafka.streams.state.ValueAndTimestamp.make
+            return made(value[0].to_bytes(8, "big"), self._long(value[1]))
+        return value.to_bytes(8, "big")
+
+    def _shown(self, answer: Any) -> Any:
+        if answer is None or isinstance(answer, int):
+            return answer
+        if isinstance(answer, bytes | bytearray):
+            return int.from_bytes(bytes(answer), "big")
+        if hasattr(answer, "hasNext") and "Iterator" in answer.getClass().getName():
+            found = []
+            while answer.hasNext():
+                entry = answer.next()
+                found.append([self._shown_key(get_field(entry, "key")), self._shown(get_field(entry, "value"))])
+            answer.close()
+            return found
+        return [self._shown(answer.value()), int(answer.timestamp())]
+
+    def _shown_key(self, key: Any) -> Any:
+        if isinstance(key, int):
+            return key
+        if isinstance(key, bytes | bytearray):
+            return bytes(key).decode()
+        window = key.window()
+        return [bytes(key.key()).decode(), int(window.start()), int(window.end())]
+
+    def _long(self, n: int) -> Any:
+        (boxed,) = self._jvm.java.util.stream.LongStream.of(n).boxed().toArray()
+        return boxed
+
+
+class LibraryDriver:
+    """``org.apache.kafka.streams.TopologyTestDriver`` with the same topology."""
+
+    def __init__(self, jvm: Any) -> None:
+        library = Library(jvm, APPLICATION)
+        self._jvm, self._bytes, builder = jvm, library.bytes, library.builder
+        stores, millis = jvm.org.apache.kafka.streams.state.Stores, jvm.java.time.Duration.ofMillis
+        retention, size = (millis(each // timedelta(milliseconds=1)) for each in (RETENTION, SIZE))
+        serdes = (self._bytes, self._bytes)
+        for made in (
+            stores.keyValueStoreBuilder(stores.persistentKeyValueStore("plain"), *serdes),
+            stores.timestampedKeyValueStoreBuilder(stores.persistentTimestampedKeyValueStore("timed"), *serdes),
+            stores.windowStoreBuilder(stores.persistentWindowStore("windows", retention, size, False), *serdes),
+            stores.timestampedWindowStoreBuilder(
+                stores.persistentTimestampedWindowStore("timed-windows", retention, size, False), *serdes
+            ),
+            stores.sessionStoreBuilder(stores.persistentSessionStore("sessions", retention), *serdes),
+        ):
+            builder.addStateStore(made)
+
+        def get() -> Callback:
+            task = LibraryCalls(jvm)
+            return Callback(
+                f"{STREAMS}.processor.api.Processor", init=task.init, process=task.process, close=lambda: None
+            )
+
+        supplier = Callback(f"{STREAMS}.processor.api.ProcessorSupplier", stores=lambda: None, get=get)
+        calls = builder.stream("calls", library.option("Consumed", "with", *serdes))
+        answers = calls.process(supplier, strings(jvm, [*STORES]))
+        answers.to("answers", library.option("Produced", "with", *serdes))
+        built = builder.build()
+        self.description = built.describe().toString()
+        self._state = TemporaryDirectory()
+        config = {"application.id": APPLICATION, "bootstrap.servers": "none:1", "state.dir": self._state.name}
+        begin = jvm.java.time.Instant.ofEpochMilli(BEGIN)
+        self._driver = jvm.org.apache.kafka.streams.TopologyTestDriver(built, properties(jvm, config), begin)
+
+    def pipe(self, value: bytes, at: int) -> None:
+        serializer = self._bytes.serializer()
+        instant = self._jvm.java.time.Instant.ofEpochMilli(at)
+        record = self._jvm.org.apache.kafka.streams.test.TestRecord(b"k", value, instant)
+        self._driver.createInputTopic("calls", serializer, serializer).pipeInput(record)
+
+    def advance(self, milliseconds: int) -> None:
+        self._driver.advanceWallClockTime(self._jvm.java.time.Duration.ofMillis(milliseconds))
+
+    def output(self, topic: str) -> list[tuple[bytes | None, bytes | None, int]]:
+        if topic not in [*self._driver.producedTopicNames()]:
+            return []
+        deserializer = self._bytes.deserializer()
+        records = self._driver.createOutputTopic(topic, deserializer, deserializer).readRecordsToList()
+        return [(raw(each.getKey()), raw(each.getValue()), int(each.timestamp())) for each in records]
+
+    def close(self) -> None:
+        self._driver.close()
+        self._state.cleanup()
+
+
+def ours() -> Pipeline:
+    topology = Topology(APPLICATION)
+    calls = topology.stream("calls", value=Json("call string"))
+    calls.process(Calls, stores=STORES, schema="text string").to("answers")
+    return Pipeline(APPLICATION, topology, "Calls.", {"calls": 1, "answers": 1})
+
+
+def drawn_call(drawn: random.Random, now: int) -> list[Any]:
+    """A call of a store. Half of the calls put something."""
+
+    def key() -> str:
+        return drawn.choice(["a", "ab", "b", "ba", "c"])
+
+    def bound() -> str | None:
+        return drawn.choice([None, key(), key()])
+
+    def time() -> int:
+        return now - drawn.randrange(400) * 1_000
+
+    store, n = drawn.choice([*STORES]), drawn.randrange(100)
+    value: Any = n
+    if store.startswith("timed"):
+        value = [n, time()]
+    keys = sorted([key(), key()])
+    first, last = sorted([time(), time()])
+    if drawn.random() < 0.1:
+        value = None
+    if store in ("plain", "timed"):
+        puts = [["put", key(), value], ["put_all", [[key(), value], [key(), value]]], ["put_if_absent", key(), value]]
+        reads: list[list[Any]] = [
+            ["get", key()],
+            ["delete", key()],
+            [drawn.choice(["range", "reverse_range"]), *drawn.choice([keys, [None, key()], [key(), None]])],
+            [drawn.choice(["all", "reverse_all"])],
+            ["prefix_scan", drawn.choice(["a", "b", "ba", "x"])],
+        ]
+        if value is None:
+            puts = puts[:1]
+    elif store == "sessions":
+        puts = [["put", key(), value, first, last]]
+        range_of = drawn.choice([keys, [None, key()], [key(), None], [None, None]])
+        reads = [
+            [drawn.choice(["find_sessions", "backward_find_sessions"]), key(), first, last],
+            [drawn.choice(["fetch", "backward_fetch"]), key()],
+            [drawn.choice(["fetch_range", "backward_fetch_range"]), *range_of],
+            ["fetch_session", key(), first, last],
+        ]
+    else:
+        puts = [["put", key(), value, time()]]
+        range_of = drawn.choice([keys, [None, key()], [key(), None], [None, None]])
+        reads = [
+            ["fetch", key(), time()],
+            [drawn.choice(["fetch", "backward_fetch"]), key(), first, last],
+            [drawn.choice(["fetch_range", "backward_fetch_range"]), *range_of, first, last],
+            [drawn.choice(["fetch_all", "backward_fetch_all"]), first, last],
+            [drawn.choice(["all", "backward_all"])],
+        ]
+    return [store, *drawn.choice(puts if drawn.random() < 0.5 else reads)]
+
+
+def in_bytes(record: Any) -> tuple[bytes, bytes | None, int]:
+    key = record.key
+    name = (
+        key.key.encode() + ms(key.start).to_bytes(8, "big") + bytes(4) if isinstance(key, WindowedKey) else key.encode()
+    )
+    return name, None if record.value is None else record.value.to_bytes(8, "big"), ms(record.timestamp)
+
+
+def test_the_methods_of_the_stores_answer_as_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    library, drawn, now, answered = LibraryDriver(jvm), random.Random(3), BEGIN, 0
+    pipeline = ours()
+    try:
+        assert pipeline.topology.describe() == library.description
+        with TopologyTestDriver(pipeline, spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
+            for turn in range(20):
+                calls = [drawn_call(drawn, now) for _ in range(20)]
+                with driver.micro_batch():
+                    for call in calls:
+                        now += drawn.choice([0, 1_000, 20_000])
+                        value = json.dumps({"call": json.dumps(call)}).encode()
+                        driver.pipe("calls", value, key="k", at=now)
+                        library.pipe(value, now)
+                mine = [json.loads(each.value["text"]) for each in driver.output("answers")]
+                its = [json.loads(json.loads(value or b"")["text"]) for _, value, _ in library.output("answers")]
+                assert driver.dead_letters == []
+                for call, one, other in zip(calls, mine, its, strict=True):
+                    assert one == other, f"turn {turn}: {call}"
+                    answered += one[0] not in (None, [])
+                for store in ("timed", "timed-windows", "plain"):
+                    changelog = f"{APPLICATION}-{store}-changelog"
+                    changed = {key: of for key, *of in map(in_bytes, driver.output(changelog))}
+                    assert changed == {key: of for key, *of in library.output(changelog)}, f"turn {turn}: {store}"
+                driver.advance_wall_clock("7 seconds")
+                library.advance(7_000)
+    finally:
+        library.close()
+    assert answered > 100
