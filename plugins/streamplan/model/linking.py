@@ -14,6 +14,8 @@ from streamplan.model.operations import (
     Count,
     Filter,
     FilterNot,
+    FlatMap,
+    FlatMapValues,
     KeySelect,
     Map,
     MapValues,
@@ -34,7 +36,7 @@ class Link:
     """Two sub-topologies: the second reads nothing but a repartition topic that only the first one writes.
 
     Attributes:
-        writer: The first one, which makes at most one record of each record.
+        writer: The first one, which makes records of each record by itself.
         reader: The second one, which aggregates the records of each key.
     """
 
@@ -116,7 +118,7 @@ def _can_hand_on(writer: Subtopology) -> bool:
     """Whether all that a sub-topology writes is a repartition topic, with text keys, of the records of one topic."""
     if re_keying(writer) is not None:
         return writer.sinks[0].internal
-    if not makes_one_row_of_each_record(writer):
+    if not is_record_by_record(writer):
         return False
     (source,), (sink,) = writer.sources, writer.sinks
     is_text = writer.key_serde_of(sink.name).key_type == STRING_KEYS
@@ -140,19 +142,19 @@ def re_keying(subtopology: Subtopology) -> tuple[Source, str] | None:
     return None
 
 
-_ROW_BY_ROW = (Filter, FilterNot, KeySelect, Map, MapValues)
+_RECORD_BY_RECORD = (Filter, FilterNot, FlatMap, FlatMapValues, KeySelect, Map, MapValues)
 
 
-def makes_one_row_of_each_record(subtopology: Subtopology) -> bool:
-    """Whether a sub-topology makes at most one record of each, by expressions alone, and writes them to one topic.
+def is_record_by_record(subtopology: Subtopology) -> bool:
+    """Whether a sub-topology makes records of each record of a topic by expressions alone, and writes them to one.
 
     Then the rows that are written have the order of the records.
     """
     if len(subtopology.sources) != 1 or len(subtopology.sinks) != 1 or subtopology.sources[0].timestamp is not None:
         return False
     (sink,) = subtopology.sinks
-    is_row_by_row = all(
-        isinstance(each, _ROW_BY_ROW) or (isinstance(each, NullKeyFilter) and not each.relaxed)
+    by_record = all(
+        isinstance(each, _RECORD_BY_RECORD) or (isinstance(each, NullKeyFilter) and not each.relaxed)
         for each in subtopology.operations
     )
     is_chain = all(len(before) == 1 for before in subtopology.predecessors.values() if before)
@@ -160,7 +162,7 @@ def makes_one_row_of_each_record(subtopology: Subtopology) -> bool:
         len({name for before in subtopology.predecessors.values() for name in before})
         == len(subtopology.processors) + 1
     )
-    return is_row_by_row and is_chain and sink.choice is None
+    return by_record and is_chain and sink.choice is None
 
 
 def passing(subtopology: Subtopology) -> tuple[Source, str] | None:

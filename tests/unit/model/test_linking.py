@@ -50,6 +50,16 @@ def mapped_before(topology: Topology) -> None:
     orders.map(key="double", value={"n": "double"}).select_key("n % 3").group_by_key().count(store="counts")
 
 
+def flat_mapped_before(topology: Topology) -> None:
+    words = topology.stream("orders", value=ORDER).flat_map_values("split(kind, ' ')", {"word": "element"})
+    words.filter("word != ''").group_by("word", name="words").count(store="counts")
+
+
+def flat_mapped_with_a_key_before(topology: Topology) -> None:
+    words = topology.stream("orders", value=ORDER).flat_map("split(kind, ' ')", key="element", value={"n": "amount"})
+    words.group_by_key(name="words").aggregate({"total": "sum(n)"}, store="totals")
+
+
 def grouped_by_an_expression(topology: Topology) -> None:
     topology.stream("orders", value=ORDER).group_by("upper(kind)", name="kinds").count(store="counts")
 
@@ -58,6 +68,8 @@ LINKED = (
     counted,
     filtered_before,
     mapped_before,
+    flat_mapped_before,
+    flat_mapped_with_a_key_before,
     grouped_by_an_expression,
     counted_and_written,
     windows,
@@ -72,11 +84,6 @@ LINKED = (
 
 def grouped_by_its_key(topology: Topology) -> None:
     topology.stream("orders", value=ORDER).group_by_key().count(store="counts")
-
-
-def flat_mapped_before(topology: Topology) -> None:
-    words = topology.stream("orders", value=ORDER).flat_map_values("split(kind, ' ')", {"word": "element"})
-    words.group_by("word", name="words").count(store="counts")
 
 
 def mapped_by_a_function_before(topology: Topology) -> None:
@@ -125,7 +132,6 @@ def counted_and_passed(topology: Topology) -> None:
 
 
 NOT_LINKED = (
-    flat_mapped_before,
     mapped_by_a_function_before,
     merged_before,
     grouped_by_its_key,
@@ -156,9 +162,10 @@ def test_not_linked(declare: Callable[[Topology], None]) -> None:
     assert links_of(topology) == ()
 
 
-def test_the_orders_are_linked() -> None:
-    (link,) = links_of(pipeline_named("orders").topology)
-    assert link.aggregate.store == "orders-products-quantities"
+@pytest.mark.parametrize(("name", "store"), [("orders", "orders-products-quantities"), ("words", "words")])
+def test_these_pipelines_are_linked(name: str, store: str) -> None:
+    (link,) = links_of(pipeline_named(name).topology)
+    assert link.aggregate.store == store
 
 
 def test_a_start_can_leave_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:
