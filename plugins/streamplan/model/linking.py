@@ -8,18 +8,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from streamplan.model.checkpoint_identity import every_field
+from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
     Count,
     Filter,
+    FilterFunction,
     FilterNot,
+    FilterNotFunction,
     FlatMap,
+    FlatMapFunction,
     FlatMapValues,
+    FlatMapValuesFunction,
     KeySelect,
     Map,
+    MapFunction,
     MapValues,
+    MapValuesFunction,
     NullKeyFilter,
+    function_of,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
 from streamplan.model.stages import stage_of
@@ -48,6 +56,14 @@ class Link:
         """The processor of the reader that aggregates."""
         (node,) = stage_of(self.reader).nodes
         return node
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the first one surely makes the same records again when a micro-batch runs again after a start.
+
+        The code of a Python function may be another by then.
+        """
+        return not functions_of(self.writer)
 
     def identity(self, writer: Mapping[str, str], reader: Mapping[str, str]) -> dict[str, str]:
         """Return the identity that a checkpoint of both carries.
@@ -118,7 +134,7 @@ def _can_hand_on(writer: Subtopology) -> bool:
     """Whether all that a sub-topology writes is a repartition topic, with text keys, of the records of one topic."""
     if re_keying(writer) is not None:
         return writer.sinks[0].internal
-    if not is_record_by_record(writer):
+    if not is_record_by_record(writer) or not all(each.deterministic for each in functions_of(writer)):
         return False
     (source,), (sink,) = writer.sources, writer.sinks
     is_text = writer.key_serde_of(sink.name).key_type == STRING_KEYS
@@ -142,11 +158,20 @@ def re_keying(subtopology: Subtopology) -> tuple[Source, str] | None:
     return None
 
 
-_RECORD_BY_RECORD = (Filter, FilterNot, FlatMap, FlatMapValues, KeySelect, Map, MapValues)
+_RECORD_BY_RECORD = (
+    *(Filter, FilterNot, FlatMap, FlatMapValues, KeySelect, Map, MapValues),
+    *(FilterFunction, FilterNotFunction, FlatMapFunction, FlatMapValuesFunction, MapFunction, MapValuesFunction),
+)
+
+
+def functions_of(subtopology: Subtopology) -> tuple[PythonFunction, ...]:
+    """Return the Python functions that make records of each record of a sub-topology by itself."""
+    functions = map(function_of, subtopology.operations)
+    return tuple(each for each in functions if each is not None)
 
 
 def is_record_by_record(subtopology: Subtopology) -> bool:
-    """Whether a sub-topology makes records of each record of a topic by expressions alone, and writes them to one.
+    """Whether a sub-topology makes records of each record of a topic by itself, and writes them to one topic.
 
     Then the rows that are written have the order of the records.
     """

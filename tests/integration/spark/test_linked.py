@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,55 @@ def test_more_records_of_one_than_a_worker_is_given_at_once(both: BothWays, monk
             assert found == [word for word in expected if partition_for_key(word.encode(), PARTITIONS) == partition]
         assert lag(tried) == 0
         tried.run_last_again(1)
+
+
+def splitting(changed: bool) -> Callable[[Any], Iterator[dict[str, str]]]:
+    """A function whose code, and not its name, depends on ``changed``."""
+
+    def split(sale: Any) -> Iterator[dict[str, str]]:
+        if sale.amount == 16:
+            raise ValueError("sixteen")
+        yield from ({"word": word.upper() if changed else word} for word in (sale.shop or "").split(" "))
+
+    return split
+
+
+def test_functions_whose_code_changes_between_two_starts(both: BothWays) -> None:
+    """A micro-batch that was committed is not made again by the new code: the state is restored."""
+
+    def declare(tried: Tried, *, changed: bool = False) -> None:
+        lines = tried.topology.stream(tried.named("sales"), value=SALE).filter(lambda sale: sale.shop != "the")
+        words = lines.flat_map_values(splitting(changed), schema="word string").filter_not(lambda each: not each.word)
+        words.group_by("word", name="by-word").count(store="counted")
+
+    counted: Counter[bytes] = Counter()
+    both.declare(declare)
+    for number, sales in enumerate(LINES):
+        changed = number > 1
+        both.process(sales)
+        for _, value, _ in sales:
+            if isinstance(value, dict) and value["shop"] not in (None, "the") and value["amount"] != 16:
+                words = [word for word in value["shop"].split(" ") if word]
+                counted.update((word.upper() if changed else word).encode() for word in words)
+        for tried in both.tries:
+            changelog = tried.read(tried.topology.changelog_topic("counted"))
+            assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == counted
+        if number == 1:
+            both.crash()
+            for tried in both.tries:
+                tried.declare_anew()
+            both.declare(partial(declare, changed=True))
+        elif number == 2:
+            linked, apart = both.tries
+            assert any("may give other results now" in line for line in linked.lines), "\n".join(linked.lines)
+            assert not any("begins with" in line for line in apart.lines)
+            both.lose_checkpoints()
+        for tried in both.tries:
+            del tried.lines[:]
+    for tried in both.tries:
+        no_json, raised = sorted((reason for _, reason in tried.dead_letters()), reverse=True)
+        assert no_json.startswith("the value is not JSON")
+        assert raised.endswith(": sixteen")
 
 
 def test_fields_of_several_records_of_each(both: BothWays) -> None:

@@ -323,17 +323,17 @@ class OperatorPlanner:
             case FlatMapValues(each=each, value=value):
                 return frame.exploded(each, value, keeps_rows=self._keeps_rows)
             case FilterFunction(function=function):
-                return filter_by(frame, function)
+                return filter_by(frame, function, keeps_rows=self._keeps_rows)
             case FilterNotFunction(function=function):
-                return filter_by(frame, function, negated=True)
+                return filter_by(frame, function, negated=True, keeps_rows=self._keeps_rows)
             case MapValuesFunction(function=function, fields=fields):
                 return map_by(frame, function, dict(fields))
             case MapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
                 return map_by(frame, function, dict(fields)).with_key(key, key_serde)
             case FlatMapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
-                return flat_map_by(frame, function, dict(fields), key, key_serde)
+                return flat_map_by(frame, function, dict(fields), key, key_serde, keeps_rows=self._keeps_rows)
             case FlatMapValuesFunction(function=function, fields=fields):
-                return flat_map_by(frame, function, dict(fields))
+                return flat_map_by(frame, function, dict(fields), keeps_rows=self._keeps_rows)
             case ForEach() | PeekFunction() | ProcessToAct():
                 return self._act(node, frame)
             case ProcessWithoutStores() as process:

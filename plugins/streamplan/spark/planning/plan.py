@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from streamplan.model.left_out import records_left_out
-from streamplan.model.linking import is_record_by_record, passing, re_keying
+from streamplan.model.linking import functions_of, is_record_by_record, passing, re_keying
 from streamplan.model.operations import (
     ACTS,
     SETS_KEY,
@@ -156,7 +156,7 @@ def _record_by_record(
         batch,
         batch,
         batch,
-        RowsOfRecords(topic),
+        RowsOfRecords(topic, by_functions=bool(functions_of(subtopology))),
         outputs_of(pipeline, subtopology),
         schemas_written,
         planner.written,

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,9 +64,15 @@ MICRO_BATCH_OF_WRITER = "streamplan.micro-batch-of-writer"
 BY_OWNER = "streamplan.by-owner"
 """Local property of a micro-batch's job: whether the driver writes for the workers (:mod:`.owner`)."""
 
+_BYTES_IN_MEMORY = 16 * 1024 * 1024
+"""Rows that wait for the last one are in a file when they have more bytes than this."""
+
 
 class RowFormat(Protocol):
     """How a writer reads its rows. An implementation is a value that can be pickled."""
+
+    def arriving(self, rows: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """Return the rows as they are written: as soon as they come, or when all have come."""
 
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """Produce the rows of one stream task that no earlier run has committed."""
@@ -137,6 +145,10 @@ class PlannedRows:
     comes first, without topic and offset.
     """
 
+    def arriving(self, rows: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """A sort has waited for all of them; see :meth:`RowFormat.arriving`."""
+        return rows
+
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """Produce each row to the topic that it names; see :meth:`RowFormat.write`."""
         transaction = task.transaction
@@ -193,6 +205,10 @@ class _InOrder(ABC):
 
     topic: str
 
+    def arriving(self, rows: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """They are written as soon as they come; see :meth:`RowFormat.arriving`."""
+        return rows
+
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """Produce the rows; see :meth:`RowFormat.write`. They may end within those of a record."""
         complete = self._rows_of_complete_records(rows)
@@ -225,12 +241,20 @@ class _InOrder(ABC):
 
 @dataclass(frozen=True)
 class RowsOfRecords(_InOrder):
-    """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`: some of each record of a topic.
+    """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`, made of the records of a topic.
 
-    A record of which nothing is made has a row with the reason :data:`PASSED_OVER`. Where several rows may be made of a
-    record, a column ``ends`` says which one is its last. Where records are handed on, the rows have the struct
-    ``fields`` of what is needed of them.
+    Each record has a row. One of which nothing is made has a row with the reason :data:`PASSED_OVER`. Where several
+    rows may be made of a record, a column ``ends`` says which one is its last. Where records are handed on, the rows
+    have the struct ``fields`` of what is needed of them.
+
+    ``by_functions``  whether Python functions make them
     """
+
+    by_functions: bool = False
+
+    def arriving(self, rows: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """No transaction waits for a function, which may take any time; see :meth:`RowFormat.arriving`."""
+        return when_all_have_come(rows) if self.by_functions else rows
 
     def _write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """See :meth:`_InOrder._write`."""
@@ -390,7 +414,7 @@ def write_stream_tasks(
     """
     with ExitStack() as stack:
         tasks = _Tasks(spec, row_format, open_output, stack)
-        for batch in batches:
+        for batch in row_format.arriving(batches):
             tasks.write(batch)
         return tasks.commit()
 
@@ -425,7 +449,7 @@ def handing_writer(
         open_output = partial(OwnedTransaction, address=owner) if by_owner else open_transaction
         with ExitStack() as stack:
             tasks = _Tasks(spec, row_format, open_output, stack, hand_on)
-            for batch in batches:
+            for batch in row_format.arriving(batches):
                 tasks.write(batch)
                 for task in tasks.handed_on.values():
                     yield from task.now()
@@ -588,6 +612,20 @@ def _not_yet_committed(rows: pa.RecordBatch, transaction: TaskOutput) -> pa.Reco
         ahead = pc.and_(pc.equal(rows["topic"], topic), pc.greater_equal(rows["offset"], position))
         uncommitted = pc.or_(uncommitted, ahead)
     return rows.filter(uncommitted)
+
+
+def when_all_have_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches when the last one has come. Until then they are in a temporary file, small ones in memory."""
+    directory = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
+    with tempfile.SpooledTemporaryFile(_BYTES_IN_MEMORY, dir=directory) as file:
+        remaining = iter(batches)
+        if (first := next(remaining, None)) is None:
+            return
+        with pa.ipc.new_stream(file, first.schema) as stream:
+            for batch in chain([first], remaining):
+                stream.write_batch(batch)
+        file.seek(0)
+        yield from pa.ipc.open_stream(file)
 
 
 def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -95,6 +96,29 @@ def test_a_record_whose_last_row_is_missing_is_missing(cut: int, missing: int) -
     task = TaskProgress(FakeTransaction({"a": 0}, old=False))  # type: ignore[arg-type]
     RowsOfRecords("a").write(rows_of(SEVERAL[:cut]), task)
     assert task.next_offsets == {"a": missing}
+
+
+@pytest.mark.parametrize("number_of_rows", [1, 400_000])
+def test_no_transaction_waits_for_a_function(number_of_rows: int) -> None:
+    """Few rows wait in memory, and many in a file."""
+    given = [rows_of([(offset, True)] * (number_of_rows if offset == 1 else 1)) for offset in range(3)]
+    come: list[int] = []
+
+    def coming() -> Iterator[pa.RecordBatch]:
+        for number, each in enumerate(given):
+            come.append(number)
+            yield each
+
+    at_once, waiting = (RowsOfRecords("a", by_functions=by_functions) for by_functions in (False, True))
+    next(iter(at_once.arriving(coming())))
+    assert come == [0]
+    come.clear()
+    arrived = []
+    for each in waiting.arriving(coming()):
+        assert come == [0, 1, 2]
+        arrived.append(each)
+    assert all(each.equals(same) for each, same in zip(arrived, given, strict=True))
+    assert [*waiting.arriving(iter(()))] == []
 
 
 def test_a_batch_may_have_no_last_row() -> None:
