@@ -220,15 +220,14 @@ class _Comparison:
             return _Start(resolved, kafka, None)
         name, aggregates, identity = f"sub-topology {group.id}", stage_of(group).aggregates, self._identity(group)
         link = next((each for each in links_of_start(self.pipeline.topology) if each.reader == group), None)
-        found = self.deployed.checkpoint_of(group, kafka)
+        found, repeats = self.deployed.checkpoint_of(group, kafka), repeats_its_state(group)
         if link is not None and found is not None and LINKED in found.identity:
             _, of_writer = self._kafka(link.writer)
-            kafka, aggregates = linked_state(of_writer, kafka), False
+            kafka, aggregates, repeats = linked_state(of_writer, kafka), False, link.repeats
             identity, found = (
                 link.identity(self._identity(link.writer), identity),
                 self.deployed.checkpoint_of(group, kafka),
             )
-        repeats = repeats_its_state(group)
         decision = resolve_start(name, found, identity, kafka, aggregates=aggregates, repeats=repeats)
         return _Start(resolved, kafka, decision)
 

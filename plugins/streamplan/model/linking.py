@@ -8,16 +8,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from streamplan.model.checkpoint_identity import every_field
+from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
     Count,
     Filter,
+    FilterFunction,
     FilterNot,
+    FilterNotFunction,
+    FlatMap,
+    FlatMapFunction,
+    FlatMapValues,
+    FlatMapValuesFunction,
     KeySelect,
     Map,
+    MapFunction,
     MapValues,
+    MapValuesFunction,
     NullKeyFilter,
+    function_of,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
 from streamplan.model.stages import stage_of
@@ -34,7 +44,7 @@ class Link:
     """Two sub-topologies: the second reads nothing but a repartition topic that only the first one writes.
 
     Attributes:
-        writer: The first one, which makes at most one record of each record.
+        writer: The first one, which makes records of each record by itself.
         reader: The second one, which aggregates the records of each key.
     """
 
@@ -46,6 +56,14 @@ class Link:
         """The processor of the reader that aggregates."""
         (node,) = stage_of(self.reader).nodes
         return node
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the first one surely makes the same records again when a micro-batch runs again after a start.
+
+        The code of a Python function may be another by then.
+        """
+        return not functions_of(self.writer)
 
     def identity(self, writer: Mapping[str, str], reader: Mapping[str, str]) -> dict[str, str]:
         """Return the identity that a checkpoint of both carries.
@@ -116,7 +134,7 @@ def _can_hand_on(writer: Subtopology) -> bool:
     """Whether all that a sub-topology writes is a repartition topic, with text keys, of the records of one topic."""
     if re_keying(writer) is not None:
         return writer.sinks[0].internal
-    if not makes_one_row_of_each_record(writer):
+    if not is_record_by_record(writer) or not all(each.deterministic for each in functions_of(writer)):
         return False
     (source,), (sink,) = writer.sources, writer.sinks
     is_text = writer.key_serde_of(sink.name).key_type == STRING_KEYS
@@ -140,19 +158,28 @@ def re_keying(subtopology: Subtopology) -> tuple[Source, str] | None:
     return None
 
 
-_ROW_BY_ROW = (Filter, FilterNot, KeySelect, Map, MapValues)
+_RECORD_BY_RECORD = (
+    *(Filter, FilterNot, FlatMap, FlatMapValues, KeySelect, Map, MapValues),
+    *(FilterFunction, FilterNotFunction, FlatMapFunction, FlatMapValuesFunction, MapFunction, MapValuesFunction),
+)
 
 
-def makes_one_row_of_each_record(subtopology: Subtopology) -> bool:
-    """Whether a sub-topology makes at most one record of each, by expressions alone, and writes them to one topic.
+def functions_of(subtopology: Subtopology) -> tuple[PythonFunction, ...]:
+    """Return the Python functions that make records of each record of a sub-topology by itself."""
+    functions = map(function_of, subtopology.operations)
+    return tuple(each for each in functions if each is not None)
+
+
+def is_record_by_record(subtopology: Subtopology) -> bool:
+    """Whether a sub-topology makes records of each record of a topic by itself, and writes them to one topic.
 
     Then the rows that are written have the order of the records.
     """
     if len(subtopology.sources) != 1 or len(subtopology.sinks) != 1 or subtopology.sources[0].timestamp is not None:
         return False
     (sink,) = subtopology.sinks
-    is_row_by_row = all(
-        isinstance(each, _ROW_BY_ROW) or (isinstance(each, NullKeyFilter) and not each.relaxed)
+    by_record = all(
+        isinstance(each, _RECORD_BY_RECORD) or (isinstance(each, NullKeyFilter) and not each.relaxed)
         for each in subtopology.operations
     )
     is_chain = all(len(before) == 1 for before in subtopology.predecessors.values() if before)
@@ -160,7 +187,7 @@ def makes_one_row_of_each_record(subtopology: Subtopology) -> bool:
         len({name for before in subtopology.predecessors.values() for name in before})
         == len(subtopology.processors) + 1
     )
-    return is_row_by_row and is_chain and sink.choice is None
+    return by_record and is_chain and sink.choice is None
 
 
 def passing(subtopology: Subtopology) -> tuple[Source, str] | None:

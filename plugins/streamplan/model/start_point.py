@@ -222,7 +222,7 @@ def _misfits(
         elif aggregates and first < position < until:
             yield f"the group is at {position} of {where}, within its micro-batch from {first} to {until}"
         elif not repeats and first < position:
-            yield f"the group is at {position} of {where}, and its micro-batch from {first} would meet other rows"
+            yield f"the group is at {position} of {where}, and its micro-batch from {first} may give other results now"
         start = kafka.log_starts.get((topic, partition), 0)
         if first < start and first < until:
             yield f"its unfinished micro-batch reads {where} from {first}, and the topic begins at {start} by now"

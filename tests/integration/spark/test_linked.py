@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,132 @@ def test_what_expressions_make_of_records(both: BothWays) -> None:
             found = tried.store("folded")
             assert {key: {**dict.fromkeys(("n", "total", "paid")), **each} for key, each in found.items()} == expected
         (both.crash, both.change_ways, both.lose_checkpoints, lambda: None)[number]()
+
+
+LINES: list[list[Sale]] = [
+    [("a", sale("to be or not to be", 1), 1), ("b", sale(None, 2), 2), ("c", sale("the", 4), 3), ("d", b"[", 4)],
+    [("a", sale(" ".join(f"w{n % 7}-{n % 5}" for n in range(300)), 8), 5), ("b", sale("be", 16), 6)],
+    [("b", sale("", 32), 7), ("c", sale("to-be the", 64), 8), ("a", None, 9), ("d", sale("not--yet", 128), 10)],
+    [("d", sale("or the-the", 256), 11)],
+]
+
+
+def test_words(both: BothWays) -> None:
+    """Any number of records of each record, also none."""
+
+    def declare(tried: Tried) -> None:
+        lines = tried.topology.stream(tried.named("sales"), value=SALE)
+        words = lines.flat_map_values("split(shop, ' ')", {"word": "element", "amount": "amount"})
+        parts = words.filter("word != 'the'").flat_map("split(word, '-')", key="'k'", value={"word": "element"})
+        parts.filter_not("word = 'the'").group_by("nullif(word, '')", name="by-word").count(store="counted")
+
+    both.declare(declare)
+    counted: Counter[bytes] = Counter()
+    missing = 0
+    for number, sales in enumerate(LINES):
+        both.process(sales)
+        for _, value, _ in sales:
+            line = value["shop"] if isinstance(value, dict) else None
+            parts = [part for word in (line or "").split(" ") if word != "the" for part in word.split("-")]
+            counted.update(part.encode() for part in parts if part not in ("", "the"))
+            missing += parts.count("") if line is not None else 0
+        for tried in both.tries:
+            changelog = tried.read(tried.topology.changelog_topic("counted"))
+            assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == counted
+        (both.crash, both.change_ways, both.lose_checkpoints, lambda: None)[number]()
+    for tried in both.tries:
+        reasons = Counter(reason.partition(":")[0] for _, reason in tried.dead_letters())
+        assert reasons == {"the key is null": missing, "the value is not JSON": 1}  # each once
+
+
+def test_more_records_of_one_than_a_worker_is_given_at_once(both: BothWays, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in the order of the words in each partition."""
+
+    def declare(tried: Tried) -> None:
+        lines = tried.topology.stream(tried.named("sales"), value=SALE)
+        words = lines.flat_map_values("split(shop, ' ')", {"word": "element"})
+        words.group_by("word", name="by-word").count(store="counted")
+
+    both.declare(declare)
+    tried, _ = both.tries
+    words = [f"w{n % 1009}" for n in range(25_000)]
+    tried.produce("sales", [("a", sale("x y", 1), 1), ("a", sale(" ".join(words), 2), 2), ("a", sale("y", 3), 3)])
+    monkeypatch.setenv("STREAMPLAN_LINKED", "true")
+    for _ in range(2):
+        tried.drain()
+        expected = ["x", "y", *words, "y"]
+        changelog = tried.read(tried.topology.changelog_topic("counted"))
+        assert {m.key().decode(): int.from_bytes(m.value(), "big") for m in changelog} == Counter(expected)
+        repartitioned = tried.read(f"{tried.name}-by-word-repartition")
+        for partition in range(PARTITIONS):
+            found = [m.key().decode() for m in repartitioned if m.partition() == partition]
+            assert found == [word for word in expected if partition_for_key(word.encode(), PARTITIONS) == partition]
+        assert lag(tried) == 0
+        tried.run_last_again(1)
+
+
+def splitting(changed: bool) -> Callable[[Any], Iterator[dict[str, str]]]:
+    """A function whose code, and not its name, depends on ``changed``."""
+
+    def split(sale: Any) -> Iterator[dict[str, str]]:
+        if sale.amount == 16:
+            raise ValueError("sixteen")
+        yield from ({"word": word.upper() if changed else word} for word in (sale.shop or "").split(" "))
+
+    return split
+
+
+def test_functions_whose_code_changes_between_two_starts(both: BothWays) -> None:
+    """A micro-batch that was committed is not made again by the new code: the state is restored."""
+
+    def declare(tried: Tried, *, changed: bool = False) -> None:
+        lines = tried.topology.stream(tried.named("sales"), value=SALE).filter(lambda sale: sale.shop != "the")
+        words = lines.flat_map_values(splitting(changed), schema="word string").filter_not(lambda each: not each.word)
+        words.group_by("word", name="by-word").count(store="counted")
+
+    counted: Counter[bytes] = Counter()
+    both.declare(declare)
+    for number, sales in enumerate(LINES):
+        changed = number > 1
+        both.process(sales)
+        for _, value, _ in sales:
+            if isinstance(value, dict) and value["shop"] not in (None, "the") and value["amount"] != 16:
+                words = [word for word in value["shop"].split(" ") if word]
+                counted.update((word.upper() if changed else word).encode() for word in words)
+        for tried in both.tries:
+            changelog = tried.read(tried.topology.changelog_topic("counted"))
+            assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == counted
+        if number == 1:
+            both.crash()
+            for tried in both.tries:
+                tried.declare_anew()
+            both.declare(partial(declare, changed=True))
+        elif number == 2:
+            linked, apart = both.tries
+            assert any("may give other results now" in line for line in linked.lines), "\n".join(linked.lines)
+            assert not any("begins with" in line for line in apart.lines)
+            both.lose_checkpoints()
+        for tried in both.tries:
+            del tried.lines[:]
+    for tried in both.tries:
+        no_json, raised = sorted((reason for _, reason in tried.dead_letters()), reverse=True)
+        assert no_json.startswith("the value is not JSON")
+        assert raised.endswith(": sixteen")
+
+
+def test_fields_of_several_records_of_each(both: BothWays) -> None:
+    def declare(tried: Tried) -> None:
+        lines = tried.topology.stream(tried.named("sales"), value=SALE)
+        words = lines.flat_map("split(shop, ' ')", key="element", value={"n": "amount", "paid": "paid"})
+        words.group_by_key(name="by-word").aggregate({"total": "sum(n)", "paid": "bool_and(paid)"}, store="folded")
+
+    both.declare(declare)
+    both.process([("a", sale("x y x", 4), 1), ("b", sale("y", 8, paid=False), 2), ("c", sale(None, 16), 3)])
+    both.crash()
+    both.process([("b", sale("z x", 32), 4)])
+    for tried in both.tries:
+        folded = {"x": {"total": 40, "paid": True}, "y": {"total": 12, "paid": False}, "z": {"total": 32, "paid": True}}
+        assert tried.store("folded") == folded
 
 
 def test_a_null_value_is_written_and_not_counted_and_any_bytes_are_a_key(both: BothWays) -> None:

@@ -68,6 +68,7 @@ def test_a_chain_of_expressions_needs_no_shuffle(spark: SparkSession, tmp_path: 
         stream = topology.stream("sales", value=SALE)
         for number in range(length):
             stream = stream.filter(f"amount > {number}").map_values({"shop": "upper(shop)", "amount": "amount + 1"})
+        stream = stream.flat_map_values("split(shop, ' ')", {"shop": "element", "amount": "amount"})
         stream.select_key("concat(shop, amount)").to("out")
         (plan,) = plans(spark, tmp_path, topology, streaming=False)
         assert plan.row_format == RowsOfRecords("sales")

@@ -50,6 +50,23 @@ def mapped_before(topology: Topology) -> None:
     orders.map(key="double", value={"n": "double"}).select_key("n % 3").group_by_key().count(store="counts")
 
 
+def flat_mapped_before(topology: Topology) -> None:
+    words = topology.stream("orders", value=ORDER).flat_map_values("split(kind, ' ')", {"word": "element"})
+    words.filter("word != ''").group_by("word", name="words").count(store="counts")
+
+
+def flat_mapped_with_a_key_before(topology: Topology) -> None:
+    words = topology.stream("orders", value=ORDER).flat_map("split(kind, ' ')", key="element", value={"n": "amount"})
+    words.group_by_key(name="words").aggregate({"total": "sum(n)"}, store="totals")
+
+
+def functions_before(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER).filter(lambda order: order.amount > 1)
+    words = orders.flat_map_values(lambda order: [{"word": word} for word in order.kind.split()], schema="word string")
+    lengths = words.map_values(lambda word: {"n": len(word.word)}, schema="n int").filter_not(lambda word: word.n == 0)
+    lengths.map("n", lambda word: {"n": word.n}, schema="n int").group_by_key(name="lengths").count(store="counts")
+
+
 def grouped_by_an_expression(topology: Topology) -> None:
     topology.stream("orders", value=ORDER).group_by("upper(kind)", name="kinds").count(store="counts")
 
@@ -58,6 +75,9 @@ LINKED = (
     counted,
     filtered_before,
     mapped_before,
+    flat_mapped_before,
+    flat_mapped_with_a_key_before,
+    functions_before,
     grouped_by_an_expression,
     counted_and_written,
     windows,
@@ -74,13 +94,14 @@ def grouped_by_its_key(topology: Topology) -> None:
     topology.stream("orders", value=ORDER).group_by_key().count(store="counts")
 
 
-def flat_mapped_before(topology: Topology) -> None:
-    words = topology.stream("orders", value=ORDER).flat_map_values("split(kind, ' ')", {"word": "element"})
-    words.group_by("word", name="words").count(store="counts")
+def mapped_by_a_function_that_need_not_repeat_before(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER)
+    mapped = orders.map_values(lambda order: {"kind": order.kind}, schema="kind string", deterministic=False)
+    mapped.group_by("kind", name="kinds").count(store="counts")
 
 
-def mapped_by_a_function_before(topology: Topology) -> None:
-    orders = topology.stream("orders", value=ORDER).map_values(lambda order: {"kind": order.kind}, schema="kind string")
+def peeked_before(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER).peek(print)
     orders.group_by("kind", name="kinds").count(store="counts")
 
 
@@ -125,8 +146,8 @@ def counted_and_passed(topology: Topology) -> None:
 
 
 NOT_LINKED = (
-    flat_mapped_before,
-    mapped_by_a_function_before,
+    mapped_by_a_function_that_need_not_repeat_before,
+    peeked_before,
     merged_before,
     grouped_by_its_key,
     summed_and_counted,
@@ -156,9 +177,17 @@ def test_not_linked(declare: Callable[[Topology], None]) -> None:
     assert links_of(topology) == ()
 
 
-def test_the_orders_are_linked() -> None:
-    (link,) = links_of(pipeline_named("orders").topology)
-    assert link.aggregate.store == "orders-products-quantities"
+@pytest.mark.parametrize(("name", "store"), [("orders", "orders-products-quantities"), ("words", "words")])
+def test_these_pipelines_are_linked(name: str, store: str) -> None:
+    (link,) = links_of(pipeline_named(name).topology)
+    assert link.aggregate.store == store
+
+
+def test_the_code_of_a_function_may_change_between_two_starts() -> None:
+    for declare, repeats in ((functions_before, False), (flat_mapped_before, True), (counted, True)):
+        topology = Topology("shop")
+        declare(topology)
+        assert [link.repeats for link in links_of(topology)] == [repeats]
 
 
 def test_a_start_can_leave_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:

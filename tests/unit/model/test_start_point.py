@@ -135,7 +135,7 @@ def test_a_state_that_a_micro_batch_would_leave_otherwise_is_restored_once_a_par
 
     assert decided({(T, 0): 10, (T, 1): 20}) == StartDecision(StartFrom.CHECKPOINT)
     for position in (12, 15):
-        said = f"the group is at {position} of {T}-0, and its micro-batch from 10 would meet other rows"
+        said = f"the group is at {position} of {T}-0, and its micro-batch from 10 may give other results now"
         restored = StartDecision(StartFrom.RESTORE, f"its checkpoint does not fit: {said}")
         assert decided({(T, 0): position, (T, 1): 20}) == restored
 

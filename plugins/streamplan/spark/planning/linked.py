@@ -28,7 +28,7 @@ from streamplan.spark.arrow_function import ArrowFunction
 from streamplan.spark.planning.aggregation import fold_counts
 from streamplan.spark.planning.compiled_plan import is_deterministic, map_in_arrow
 from streamplan.spark.planning.operators import OperatorPlanner
-from streamplan.spark.planning.output_rows import rows_of_each_record
+from streamplan.spark.planning.output_rows import rows_of_records
 from streamplan.spark.planning.plan import SubtopologyPlan, planned_behind
 from streamplan.spark.planning.records import RecordFrame, read_handed_on
 from streamplan.spark.planning.stages import plan_of
@@ -99,7 +99,7 @@ def plan_linked(
         written = writer.written[0]
         if not is_deterministic(written.data) or not (written.value_is_raw or _stay_the_same(fields)):
             return None
-        writer = replace(writer, streaming=rows_of_each_record(written, [*fields]))
+        writer = replace(writer, streaming=rows_of_records(written, [*fields]))
     of_struct = ", ".join(f"`{name}`: {data_type}" for name, data_type in fields.items())
     columns = f"{RECORDS}, fields struct<{of_struct}>" if fields else RECORDS
 

@@ -99,7 +99,7 @@ class OperatorPlanner:
         acts: Whether the functions of ``foreach`` and ``peek`` are called. A recount leaves them out.
         repeats: Whether another planner plans the same operations, too: then neither is a function called for what it
             does, nor are records counted.
-        keeps_rows: Whether each record has a row to the end, also where it does not pass a filter.
+        keeps_rows: Whether each record has a row to the end, also where nothing is made of it.
 
     ``written``  what is known of the records of each output that was planned, by its number
     ``grouped``  the nodes whose records were grouped, so that those that cannot be are rejected once
@@ -319,21 +319,21 @@ class OperatorPlanner:
             case Map(key=key, value=value, key_serde=key_serde):
                 return frame.select(value, key, key_serde)
             case FlatMap(each=each, key=key, value=value, key_serde=key_serde):
-                return frame.exploded(each, value, key, key_serde)
+                return frame.exploded(each, value, key, key_serde, keeps_rows=self._keeps_rows)
             case FlatMapValues(each=each, value=value):
-                return frame.exploded(each, value)
+                return frame.exploded(each, value, keeps_rows=self._keeps_rows)
             case FilterFunction(function=function):
-                return filter_by(frame, function)
+                return filter_by(frame, function, keeps_rows=self._keeps_rows)
             case FilterNotFunction(function=function):
-                return filter_by(frame, function, negated=True)
+                return filter_by(frame, function, negated=True, keeps_rows=self._keeps_rows)
             case MapValuesFunction(function=function, fields=fields):
                 return map_by(frame, function, dict(fields))
             case MapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
                 return map_by(frame, function, dict(fields)).with_key(key, key_serde)
             case FlatMapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
-                return flat_map_by(frame, function, dict(fields), key, key_serde)
+                return flat_map_by(frame, function, dict(fields), key, key_serde, keeps_rows=self._keeps_rows)
             case FlatMapValuesFunction(function=function, fields=fields):
-                return flat_map_by(frame, function, dict(fields))
+                return flat_map_by(frame, function, dict(fields), keeps_rows=self._keeps_rows)
             case ForEach() | PeekFunction() | ProcessToAct():
                 return self._act(node, frame)
             case ProcessWithoutStores() as process:

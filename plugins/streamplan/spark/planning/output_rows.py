@@ -66,14 +66,16 @@ def output_rows(frame: RecordFrame, output: int, key: Column, value: Column, mor
     )
 
 
-def rows_of_each_record(frame: RecordFrame, fields: Sequence[str] = ()) -> DataFrame:
-    """Return a row for each record, for :class:`~streamplan.spark.sink.writers.RowsOfRecords`.
+def rows_of_records(frame: RecordFrame, fields: Sequence[str] = ()) -> DataFrame:
+    """Return the rows for :class:`~streamplan.spark.sink.writers.RowsOfRecords`.
 
     Args:
-        frame: The records, all of which go to the first output.
+        frame: At least one row of each record that was read. All go to the first output.
         fields: The fields of the value that the rows have, too, in a struct ``fields``.
     """
     more = [F.struct(*(F.col(f"`{name}`") for name in fields)).alias("fields")] if fields else []
+    if record_has(frame.data, "ends"):
+        more.append(frame.ends.alias("ends"))
     rows = output_rows(frame, 0, frame.key, frame.value, more)
     passed_over = F.col("reason").eqNullSafe(PASSED_OVER)
     without = {name: F.when(~passed_over, F.col(name)) for name in ("key", "value", "headers")}

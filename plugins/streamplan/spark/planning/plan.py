@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from streamplan.model.left_out import records_left_out
-from streamplan.model.linking import makes_one_row_of_each_record, passing, re_keying
+from streamplan.model.linking import functions_of, is_record_by_record, passing, re_keying
 from streamplan.model.operations import (
     ACTS,
     SETS_KEY,
@@ -34,7 +34,7 @@ from streamplan.serdes.serde import Serde
 from streamplan.serdes.windowed import TimeWindowed, Windowed
 from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
-from streamplan.spark.planning.output_rows import rows_of_each_record
+from streamplan.spark.planning.output_rows import rows_of_records
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.planning.stages.stage_plan import Cut, Sources, StagePlan, batch_of
@@ -128,9 +128,9 @@ def plan_subtopology(
         rekeyed = RecordFrame(records, value_is_raw=True, serde=rekeying.serde, format=rekeying.serde.format)
         return SubtopologyPlan(streaming, False, batch, batch, batch, rekeying, outputs, carried, {0: rekeyed})
     topics = {source.name: pipeline.topology.decorate(source.topic) for source in subtopology.sources}
-    if makes_one_row_of_each_record(subtopology):
+    if is_record_by_record(subtopology):
         ((name, records),) = raw.items()
-        return _row_by_row(pipeline, subtopology, schemas, records, topics[name])
+        return _record_by_record(pipeline, subtopology, schemas, records, topics[name])
     stage = plan_of(subtopology)
     planner = stage.planner()
     planner.read_table = read_table
@@ -139,15 +139,15 @@ def plan_subtopology(
     )
 
 
-def _row_by_row(
+def _record_by_record(
     pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde], records: DataFrame, topic: str
 ) -> SubtopologyPlan:
-    """Plan a sub-topology that makes at most one record of each: its rows need no shuffle and no sort."""
+    """Plan a sub-topology that makes records of each record by itself: its rows need no shuffle and no sort."""
     planner = OperatorPlanner(subtopology, plan_of(subtopology).apply, keeps_rows=True)
     (source,) = subtopology.sources
     planner.bind(source.name, read_source(subtopology, source, schemas, records))
     planner.plan(subtopology.nodes)
-    streaming = rows_of_each_record(planner.written[0])
+    streaming = rows_of_records(planner.written[0])
     batch = batch_of(streaming)
     schemas_written = planner.take_output_rows().schemas
     return SubtopologyPlan(
@@ -156,7 +156,7 @@ def _row_by_row(
         batch,
         batch,
         batch,
-        RowsOfRecords(topic),
+        RowsOfRecords(topic, by_functions=bool(functions_of(subtopology))),
         outputs_of(pipeline, subtopology),
         schemas_written,
         planner.written,

@@ -37,8 +37,9 @@ from streamplan.spark.planning.function_results import (
     values_of,
 )
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.sink.spec import PASSED_OVER
 
-_POSITION = "_position"
+_POSITION, _IS_LAST = "_position", "_is_last"
 
 
 class RecordMetadata:
@@ -94,22 +95,30 @@ class RecordMetadata:
         return self._records[self._row][name].as_py()
 
 
-def filter_by(frame: RecordFrame, function: PythonFunction, *, negated: bool = False) -> RecordFrame:
+def filter_by(
+    frame: RecordFrame, function: PythonFunction, *, negated: bool = False, keeps_rows: bool = False
+) -> RecordFrame:
     """Keep the records for which a function returns True, and the rejected ones.
 
     Args:
         frame: The records.
         function: Returns whether a record passes. None is taken for False; any other value is refused.
         negated: Whether those are kept for which it does not return True.
+        keeps_rows: Whether the other records have a row, too; see :meth:`.RecordFrame.passing_over`.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in noted(batches):
             passes, reasons = _conditions(function, batch)
             passes = pc.invert(passes) if negated else passes
-            yield _with_reasons(batch, reasons).filter(pc.or_kleene(pc.is_valid(reasons), passes))
+            if keeps_rows:
+                passed_over = pc.if_else(passes, pa.scalar(None, pa.string()), pa.scalar(PASSED_OVER))
+                yield _with_reasons(batch, pc.coalesce(reasons, passed_over))
+            else:
+                yield _with_reasons(batch, reasons).filter(pc.or_kleene(pc.is_valid(reasons), passes))
 
-    return _judged(replace(frame, data=map_in_arrow(frame.data, run, same_columns(frame))), function)
+    kept = replace(frame, data=map_in_arrow(frame.data, run, same_columns(frame)))
+    return _judged(kept, function, keeps_rows=keeps_rows)
 
 
 def branched_by(frame: RecordFrame, function: PythonFunction, number: int) -> RecordFrame:
@@ -167,7 +176,7 @@ def map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[str, st
         fields: The fields of the value and their types.
     """
     computed = _computed(frame, mapped_batches(function, fields), fields)
-    return _judged(replace(computed, data=computed.data.drop(_POSITION)), function)
+    return _judged(replace(computed, data=computed.data.drop(_POSITION, _IS_LAST)), function)
 
 
 def flat_map_by(
@@ -176,6 +185,8 @@ def flat_map_by(
     fields: Mapping[str, str],
     key: str | None = None,
     key_serde: KeySerde | None = None,
+    *,
+    keeps_rows: bool = False,
 ) -> RecordFrame:
     """Make one record of each value that a function returns.
 
@@ -185,18 +196,23 @@ def flat_map_by(
         fields: The fields of each value and their types.
         key: The expression of the new key. It sees these fields. None where the key stays.
         key_serde: Writes the new key.
+        keeps_rows: Whether a record of which nothing is made has a row, too; see :meth:`.RecordFrame.passing_over`.
     """
-    made = _batches_of_each(function, fields, lambda results: values_of(results, fields))
+    made = _batches_of_each(function, fields, lambda results: values_of(results, fields), keeps_rows=keeps_rows)
     computed = _computed(frame, made, fields)
-    order = F.concat(F.col("record.order"), F.array(F.col(_POSITION)))
-    rows = computed.data.withColumn("record", F.col("record").withField("order", order)).drop(_POSITION)
+    if keeps_rows:
+        computed = computed.made_of_each(F.col(_POSITION), F.col(_IS_LAST))
+    else:
+        order = F.concat(F.col("record.order"), F.array(F.col(_POSITION)))
+        computed = computed.with_record(F.col("record").withField("order", order))
+    computed = replace(computed, data=computed.data.drop(_POSITION, _IS_LAST))
     unchanged = [(name, f"`{name}`") for name in fields]
-    return _judged(replace(computed, data=rows), function).select(unchanged, key, key_serde)
+    return _judged(computed, function, keeps_rows=keeps_rows).select(unchanged, key, key_serde)
 
 
-def _judged(frame: RecordFrame, function: PythonFunction) -> RecordFrame:
-    """Note that records may have been rejected, unless a failure stops the application."""
-    return replace(frame, no_rejects=frame.no_rejects and function.on_error == STOP)
+def _judged(frame: RecordFrame, function: PythonFunction, *, keeps_rows: bool = False) -> RecordFrame:
+    """Note that records may have been rejected, unless a failure stops the application and none is passed over."""
+    return replace(frame, no_rejects=frame.no_rejects and function.on_error == STOP and not keeps_rows)
 
 
 def same_columns(frame: RecordFrame) -> str:
@@ -208,7 +224,7 @@ def _computed(frame: RecordFrame, made: ArrowFunction, fields: Mapping[str, str]
     """The records with the values that are made of them, and the place of each among those of one record."""
     record_type = declared_type(frame.data.schema["record"].dataType)
     columns = [f"`{name}` {field_type}" for name, field_type in fields.items()]
-    schema = ", ".join([*columns, f"record {record_type}", f"{_POSITION} int"])
+    schema = ", ".join([*columns, f"record {record_type}", f"{_POSITION} int", f"{_IS_LAST} boolean"])
     data = map_in_arrow(frame.data, made, schema)
     return replace(frame, data=data, value_is_raw=False, serde=None, format=None)
 
@@ -228,15 +244,22 @@ def mapped_batches(function: PythonFunction, fields: Mapping[str, str]) -> Arrow
         for batch in noted(batches):
             values, reasons = values_by(function, batch, value_type)
             records = _with_reasons(batch, reasons).column("record")
-            yield _made(values, records, pa.array([0] * len(values), pa.int32()))
+            yield _made(values, records, [0] * len(values), [True] * len(values))
 
     return run
 
 
 def _batches_of_each(
-    function: PythonFunction, fields: Mapping[str, str], returned: Callable[[Any], list[dict[str, Any] | None]]
+    function: PythonFunction,
+    fields: Mapping[str, str],
+    returned: Callable[[Any], list[dict[str, Any] | None]],
+    *,
+    keeps_rows: bool = False,
 ) -> ArrowFunction:
-    """What makes records of the values that ``returned`` finds in what a function gives for each record."""
+    """What makes records of the values that ``returned`` finds in what a function gives for each record.
+
+    With ``keeps_rows`` a rejected record, and one without values, has a row without a position.
+    """
     value_type = struct_type(fields)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -246,23 +269,30 @@ def _batches_of_each(
         for batch in noted(batches):
             results, reasons = call_with_each(function, batch, checked)
             rows: list[int] = []
-            positions: list[int] = []
+            positions: list[int | None] = []
+            are_last: list[bool] = []
             values: list[dict[str, Any] | None] = []
             for row, (result, reason) in enumerate(zip(results, reasons, strict=True)):
                 made = [None] if reason is not None else result or []
+                places: list[int | None] = [*range(len(made))]
+                if keeps_rows and (reason is not None or not made):
+                    made, places = [None], [None]
                 rows += [row] * len(made)
-                positions += range(len(made))
+                positions += places
+                are_last += [False] * (len(made) - 1) + [True] * bool(made)
                 values += made
             records = _with_reasons(batch, pa.array(reasons, pa.string())).column("record")
-            places = pa.array(positions, pa.int32())
-            yield _made(pa.array(values, value_type), records.take(pa.array(rows, pa.int64())), places)
+            yield _made(pa.array(values, value_type), records.take(pa.array(rows, pa.int64())), positions, are_last)
 
     return run
 
 
-def _made(values: pa.StructArray, records: pa.StructArray, positions: pa.Array) -> pa.RecordBatch:
-    names = [field.name for field in values.type]
-    return pa.RecordBatch.from_arrays([*values.flatten(), records, positions], names=[*names, "record", _POSITION])
+def _made(
+    values: pa.StructArray, records: pa.StructArray, positions: list[Any], are_last: list[bool]
+) -> pa.RecordBatch:
+    columns = [*values.flatten(), records, pa.array(positions, pa.int32()), pa.array(are_last, pa.bool_())]
+    names = [*(field.name for field in values.type), "record", _POSITION, _IS_LAST]
+    return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def _conditions(function: PythonFunction, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:

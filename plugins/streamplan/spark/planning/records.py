@@ -14,6 +14,7 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 ``written``    the value in bytes where it was made and is about to be written
 ``original_value``  behind an operation of a table that may have deleted the value: what ``value`` was before
 ``order``      the place of a record among those that flat_map made of one
+``ends``       where each record that was read keeps a row: that the row is the last one of its record
 ``child``      of a record that a Python class has forwarded, the only node that takes it; null for all
 ``partition_time``  where several topics are read, the newest timestamp (ms) in the micro-batch of its partition so far;
                by it their records are put in order. That of an update that was merged with records is behind all
@@ -146,6 +147,11 @@ class RecordFrame:
     def with_fields(self) -> RecordFrame:
         """The same where the fields are the value: bytes that no serde reads, such as those of a count, are not."""
         return replace(self, value_is_raw=False) if self.value_is_raw and self.serde is None else self
+
+    @property
+    def ends(self) -> Column:
+        """Whether a row is the last of those that were made of a record, where they are told; else it is true."""
+        return F.col("record.ends") if record_has(self.data, "ends") else F.lit(True)
 
     @property
     def windowed(self) -> bool:
@@ -295,6 +301,8 @@ class RecordFrame:
         columns: Sequence[tuple[str, str]],
         key: str | None = None,
         key_serde: KeySerde | None = None,
+        *,
+        keeps_rows: bool = False,
     ) -> RecordFrame:
         """Make one record for each element of the array ``each``; a rejected record stays one.
 
@@ -303,7 +311,10 @@ class RecordFrame:
             columns: The fields of the new value.
             key: The new key; None where it stays.
             key_serde: Writes the new key.
+            keeps_rows: Whether a record without elements has a row, too; see :meth:`passing_over`.
         """
+        if keeps_rows:
+            return self._exploded_with_ends(each).select(columns, key, key_serde)
         elements = F.expr(each)
         if not self.no_rejects:
             # The rejected row needs an element to survive: null, of the type that the elements have.
@@ -314,6 +325,27 @@ class RecordFrame:
         order = F.concat(F.col("record.order"), F.array(F.col("_position")))
         rows = rows.withColumn("record", F.col("record").withField("order", order)).drop("_position")
         return replace(self, data=rows).select(columns, key, key_serde)
+
+    def _exploded_with_ends(self, each: str) -> RecordFrame:
+        """A row for each element, and one for a record without elements, which passes as :meth:`passing_over` says."""
+        self.data.select(F.posexplode(F.expr(each)))  # so that Spark's error quotes the array as it was declared
+        data = self.data.withColumn("_elements", self._unless_rejected(F.expr(each)))
+        data = data.withColumn("_count", F.size("_elements"))
+        rows = data.select("*", F.posexplode_outer("_elements").alias("_position", "element"))
+        frame = replace(self, data=rows).made_of_each(F.col("_position"), F.col("_position") + 1 == F.col("_count"))
+        return replace(frame, data=frame.data.drop("_elements", "_count", "_position"))
+
+    def made_of_each(self, position: Column, is_last: Column) -> RecordFrame:
+        """Say which rows were made of a record.
+
+        Args:
+            position: The place of the row among those that were made of the record; null where it stands for none.
+            is_last: Whether the row is the last one of them. It is not asked where the position is null.
+        """
+        ends = self.ends & F.coalesce(is_last, F.lit(True))
+        order = F.concat(F.col("record.order"), F.array(F.coalesce(position, F.lit(0))))
+        record = F.col("record").withField("order", order).withField("ends", ends)
+        return self.with_record(record).rejecting(position.isNull(), PASSED_OVER)
 
     def placed(self, place: int, places_behind: int | None) -> RecordFrame:
         """Give each record a further place in its ``order``.

@@ -1,7 +1,7 @@
 """What runs in Spark's Python workers: whole Arrow batches in, transactions out.
 
 A writer takes rows in one of these formats. :class:`PlannedRows` were made by the plan of a sub-topology.
-:class:`RowsOfRecords` were, too, one of each record in the order of the records. :class:`RekeyedRecords` come straight
+:class:`RowsOfRecords` were, too, each of one record, in the order of the records. :class:`RekeyedRecords` come straight
 from Kafka, and the writer selects their keys; :class:`PassedRecords` are such records that need not have a key. The
 rest is the same for all.
 """
@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,9 +64,15 @@ MICRO_BATCH_OF_WRITER = "streamplan.micro-batch-of-writer"
 BY_OWNER = "streamplan.by-owner"
 """Local property of a micro-batch's job: whether the driver writes for the workers (:mod:`.owner`)."""
 
+_BYTES_IN_MEMORY = 16 * 1024 * 1024
+"""Rows that wait for the last one are in a file when they have more bytes than this."""
+
 
 class RowFormat(Protocol):
     """How a writer reads its rows. An implementation is a value that can be pickled."""
+
+    def arriving(self, rows: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """Return the rows as they are written: as soon as they come, or when all have come."""
 
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """Produce the rows of one stream task that no earlier run has committed."""
@@ -136,6 +145,10 @@ class PlannedRows:
     comes first, without topic and offset.
     """
 
+    def arriving(self, rows: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """A sort has waited for all of them; see :meth:`RowFormat.arriving`."""
+        return rows
+
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """Produce each row to the topic that it names; see :meth:`RowFormat.write`."""
         transaction = task.transaction
@@ -184,10 +197,38 @@ class PlannedRows:
 
 
 @dataclass(frozen=True)
-class _InOrder:
-    """Rows of the records of one topic, in the order of their offsets. ``topic`` is the one that they come from."""
+class _InOrder(ABC):
+    """Rows of the records of one topic, in the order of their offsets. ``topic`` is the one that they come from.
+
+    A long micro-batch is committed in parts, each of which ends between the rows of two records.
+    """
 
     topic: str
+
+    def arriving(self, rows: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """They are written as soon as they come; see :meth:`RowFormat.arriving`."""
+        return rows
+
+    def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
+        """Produce the rows; see :meth:`RowFormat.write`. They may end within those of a record."""
+        complete = self._rows_of_complete_records(rows)
+        if complete:
+            self._write(rows.slice(0, complete), task)
+            task.next_offsets[self.topic] = rows["offset"][complete - 1].as_py() + 1
+            if task.transaction.old:
+                task.transaction.commit_part(task.next_offsets)
+                if task.handed_on is not None:
+                    task.handed_on.committed()
+        if complete < rows.num_rows:
+            self._write(rows.slice(complete), task)
+
+    @abstractmethod
+    def _write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
+        """Produce rows."""
+
+    def _rows_of_complete_records(self, rows: pa.RecordBatch) -> int:
+        """Return how many of the rows there are up to the last one that is the last of its record."""
+        return len(rows)
 
     def arranged(self, rows: pa.Table, partition: int) -> pa.Table:
         """They have the order of their offsets: Spark reads a partition of a topic in one task."""
@@ -197,27 +238,26 @@ class _InOrder:
         """Kafka proves it: no record lies after the last one; see :meth:`RowFormat.require_complete_input`."""
         task.transaction.require_complete_input(self.topic, task.next_offsets.get(self.topic, 0))
 
-    @staticmethod
-    def _commit_part_if_old(task: TaskProgress) -> None:
-        """Commit what was written so far where the transaction has lasted long: each row is of one record."""
-        if task.transaction.old:
-            task.transaction.commit_part(task.next_offsets)
-            if task.handed_on is not None:
-                task.handed_on.committed()
-
 
 @dataclass(frozen=True)
 class RowsOfRecords(_InOrder):
-    """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`: one of each record of a topic.
+    """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`, made of the records of a topic.
 
-    They have the order of the records. A record that does not pass has a row with the reason :data:`PASSED_OVER`. So a
-    long micro-batch is committed in parts, as with :class:`PlannedRows`. Where records are handed on, the rows have
-    the struct ``fields`` of what is needed of them.
+    Each record has a row. One of which nothing is made has a row with the reason :data:`PASSED_OVER`. Where several
+    rows may be made of a record, a column ``ends`` says which one is its last. Where records are handed on, the rows
+    have the struct ``fields`` of what is needed of them.
+
+    ``by_functions``  whether Python functions make them
     """
 
-    def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
-        """Produce each record that passes; see :meth:`RowFormat.write`."""
-        task.next_offsets[self.topic] = rows["offset"][-1].as_py() + 1
+    by_functions: bool = False
+
+    def arriving(self, rows: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """No transaction waits for a function, which may take any time; see :meth:`RowFormat.arriving`."""
+        return when_all_have_come(rows) if self.by_functions else rows
+
+    def _write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
+        """See :meth:`_InOrder._write`."""
         if rows["reason"].null_count < rows.num_rows:
             rows = rows.filter(pc.not_equal(rows["reason"], PASSED_OVER).fill_null(True))
         uncommitted = _from_position(rows, self.topic, task)
@@ -225,7 +265,13 @@ class RowsOfRecords(_InOrder):
             _hand_on(rows, uncommitted, task.handed_on)
         if uncommitted.num_rows:
             _write_rows(uncommitted, task)
-        self._commit_part_if_old(task)
+
+    def _rows_of_complete_records(self, rows: pa.RecordBatch) -> int:
+        """See :meth:`_InOrder._rows_of_complete_records`."""
+        if "ends" not in rows.schema.names:
+            return len(rows)
+        ends = np.flatnonzero(rows["ends"].to_numpy(zero_copy_only=False))
+        return int(ends[-1]) + 1 if len(ends) else 0
 
 
 def _hand_on(rows: pa.RecordBatch, uncommitted: pa.RecordBatch, handed_on: HandedOn) -> None:
@@ -250,8 +296,7 @@ def _hand_on(rows: pa.RecordBatch, uncommitted: pa.RecordBatch, handed_on: Hande
 class RekeyedRecords(_InOrder):
     """Records straight from Kafka, which are written as they are under another key, to the one output.
 
-    Their columns are ``key, value: binary, partition: int, offset: long, timestamp: long (ms), headers``. Since one
-    record gives one record, a long micro-batch is committed in parts, as with :class:`PlannedRows`.
+    Their columns are ``key, value: binary, partition: int, offset: long, timestamp: long (ms), headers``.
 
     ``serde``  reads their values
     ``field``  of the value, whose text is the key
@@ -262,15 +307,13 @@ class RekeyedRecords(_InOrder):
     field: str
     left_out: frozenset[Origin] = frozenset()
 
-    def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
-        """Produce each record under its new key; see :meth:`RowFormat.write`."""
-        task.next_offsets[self.topic] = rows["offset"][-1].as_py() + 1
+    def _write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
+        """Produce each record under its new key; see :meth:`_InOrder._write`."""
         if task.handed_on is None:
             rows = self._not_yet_committed(rows, task)
         if rows.num_rows:
             for noted_rows in noted(iter([rows]), self.topic):
                 self._rekey(noted_rows, task)
-            self._commit_part_if_old(task)
 
     def _rekey(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         offsets = {record.offset for record in self.left_out if record.partition == task.transaction.partition}
@@ -371,7 +414,7 @@ def write_stream_tasks(
     """
     with ExitStack() as stack:
         tasks = _Tasks(spec, row_format, open_output, stack)
-        for batch in batches:
+        for batch in row_format.arriving(batches):
             tasks.write(batch)
         return tasks.commit()
 
@@ -406,7 +449,7 @@ def handing_writer(
         open_output = partial(OwnedTransaction, address=owner) if by_owner else open_transaction
         with ExitStack() as stack:
             tasks = _Tasks(spec, row_format, open_output, stack, hand_on)
-            for batch in batches:
+            for batch in row_format.arriving(batches):
                 tasks.write(batch)
                 for task in tasks.handed_on.values():
                     yield from task.now()
@@ -569,6 +612,20 @@ def _not_yet_committed(rows: pa.RecordBatch, transaction: TaskOutput) -> pa.Reco
         ahead = pc.and_(pc.equal(rows["topic"], topic), pc.greater_equal(rows["offset"], position))
         uncommitted = pc.or_(uncommitted, ahead)
     return rows.filter(uncommitted)
+
+
+def when_all_have_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches when the last one has come. Until then they are in a temporary file, small ones in memory."""
+    directory = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
+    with tempfile.SpooledTemporaryFile(_BYTES_IN_MEMORY, dir=directory) as file:
+        remaining = iter(batches)
+        if (first := next(remaining, None)) is None:
+            return
+        with pa.ipc.new_stream(file, first.schema) as stream:
+            for batch in chain([first], remaining):
+                stream.write_batch(batch)
+        file.seek(0)
+        yield from pa.ipc.open_stream(file)
 
 
 def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

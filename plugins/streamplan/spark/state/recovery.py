@@ -83,7 +83,7 @@ class Beginning:
         """Return that of the query of two linked sub-topologies.
 
         The second one is handed on all records of a micro-batch that runs again. So it is no matter that the first one
-        has committed a part of it.
+        has committed a part of it, unless it might make others (:attr:`Link.repeats`).
 
         Args:
             deployment: Where the pipeline runs.
@@ -93,7 +93,7 @@ class Beginning:
         """
         identity = link.identity(identity_of(deployment, link.writer), identity_of(deployment, link.reader))
         committed = linked_state(claimed.committed[link.writer.id], claimed.committed[link.reader.id])
-        return cls(link.reader, topics, identity, committed, False, (link.writer, link.reader))
+        return cls(link.reader, topics, identity, committed, False, (link.writer, link.reader), link.repeats)
 
     def decision(self, found: Checkpoint | None) -> StartDecision:
         """Return where the query begins, see :func:`~streamplan.model.start_point.resolve_start`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -57,6 +58,75 @@ def test_records_that_do_not_pass_move_the_position_on() -> None:
     RowsOfRecords("a").write(rows([PASSES, IS_PASSED_OVER]), task)
     RowsOfRecords("a").write(rows([IS_PASSED_OVER] * 3, first=2), task)
     assert transaction.parts == [([b"0"], {"a": 2}), ([], {"a": 5})]
+
+
+SEVERAL = [(0, True), (1, False), (1, False), (1, True), (2, True), (3, False), (3, True)]
+"""The offset of the record that a row was made of, and whether it is the last row of the record."""
+
+
+def rows_of(several: list[tuple[int, bool]]) -> pa.RecordBatch:
+    """The key is the offset."""
+    made = rows([PASSES] * len(several))
+    columns = dict(zip(made.schema.names, made.columns, strict=True))
+    columns["offset"] = pa.array([offset for offset, _ in several], pa.int64())
+    columns["key"] = pa.array([b"%d" % offset for offset, _ in several], pa.binary())
+    columns["ends"] = pa.array([ends for _, ends in several], pa.bool_())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@pytest.mark.parametrize("cut", range(1, len(SEVERAL)))
+def test_a_part_ends_between_two_records_wherever_a_batch_ends(cut: int) -> None:
+    transaction = FakeTransaction({"a": 0})
+    task = TaskProgress(transaction, HandedOnCounts(1))  # type: ignore[arg-type]
+    for batch in (rows_of(SEVERAL[:cut]), rows_of(SEVERAL[cut:])):
+        RowsOfRecords("a").write(batch, task)
+    assert [key for keys, _ in transaction.parts for key in keys] == [b"%d" % offset for offset, _ in SEVERAL]
+    first = 0
+    for keys, positions in transaction.parts:
+        assert all(first <= int(key) < positions["a"] for key in keys)
+        first = positions["a"]
+    assert task.handed_on is not None
+    assert task.handed_on.markers.tolist() == [len(transaction.parts)]
+    assert task.handed_on.records.tolist() == [len(SEVERAL)]
+
+
+@pytest.mark.parametrize(("cut", "missing"), [(1, 1), (2, 1), (3, 1), (4, 2), (5, 3), (6, 3), (7, 4)])
+def test_a_record_whose_last_row_is_missing_is_missing(cut: int, missing: int) -> None:
+    """A killed task's input may end between two rows of the last record."""
+    task = TaskProgress(FakeTransaction({"a": 0}, old=False))  # type: ignore[arg-type]
+    RowsOfRecords("a").write(rows_of(SEVERAL[:cut]), task)
+    assert task.next_offsets == {"a": missing}
+
+
+@pytest.mark.parametrize("number_of_rows", [1, 400_000])
+def test_no_transaction_waits_for_a_function(number_of_rows: int) -> None:
+    """Few rows wait in memory, and many in a file."""
+    given = [rows_of([(offset, True)] * (number_of_rows if offset == 1 else 1)) for offset in range(3)]
+    come: list[int] = []
+
+    def coming() -> Iterator[pa.RecordBatch]:
+        for number, each in enumerate(given):
+            come.append(number)
+            yield each
+
+    at_once, waiting = (RowsOfRecords("a", by_functions=by_functions) for by_functions in (False, True))
+    next(iter(at_once.arriving(coming())))
+    assert come == [0]
+    come.clear()
+    arrived = []
+    for each in waiting.arriving(coming()):
+        assert come == [0, 1, 2]
+        arrived.append(each)
+    assert all(each.equals(same) for each, same in zip(arrived, given, strict=True))
+    assert [*waiting.arriving(iter(()))] == []
+
+
+def test_a_batch_may_have_no_last_row() -> None:
+    transaction = FakeTransaction({"a": 0})
+    task = TaskProgress(transaction)  # type: ignore[arg-type]
+    for several in ([(0, False)] * 3, [(0, False)] * 2, [(0, True)]):
+        RowsOfRecords("a").write(rows_of(several), task)
+    assert transaction.parts == [([b"0"] * 6, {"a": 1})]
 
 
 @pytest.mark.parametrize("committed", [0, 5, 8])
