@@ -61,8 +61,8 @@ _OTHER_WORDS = {
 """Words of other libraries for our parameters."""
 
 _GRACE = (
-    "Windows take it: TimeWindows('…', grace='…'), JoinWindows('…', grace='…'). A record that is joined with a table "
-    "does not wait for rows that come later"
+    "Windows take it: TimeWindows('…', grace='…'), JoinWindows('…', grace='…'). So does the join of a stream with a "
+    "versioned table: stream.join(table, …, grace='…')"
 )
 
 _ELSEWHERE = {

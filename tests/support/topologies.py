@@ -27,6 +27,7 @@ from streamplan.model.windows import (
     TimeWindows,
     UntilTimeLimit,
     UntilWindowCloses,
+    Versioned,
 )
 from streamplan.serdes.json import Json
 
@@ -66,6 +67,8 @@ class Step:
     store: str | None = None
     partitions: int | None = None
     foreign_key: str | None = None
+    history: int | None = None
+    grace: int | None = None
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -100,6 +103,8 @@ def parse(text: str) -> Steps:
                 store=more.get("store"),
                 partitions=int(more["partitions"]) if "partitions" in more else None,
                 foreign_key=more.get("by"),
+                history=int(more["history"]) if "history" in more else None,
+                grace=int(more["grace"]) if "grace" in more else None,
             )
         )
     return tuple(parsed)
@@ -136,6 +141,9 @@ def ours(steps: Steps) -> Topology:
         match step.word:
             case "stream":
                 return topology.stream(step.topics or step.topic, value=VALUE, name=name)
+            case "table" if step.history is not None:
+                versioned = Versioned(store or "", f"{step.history} seconds")
+                return topology.table(step.topic, value=VALUE, store=versioned, name=name)
             case "table":
                 return topology.table(step.topic, value=VALUE, store=store, name=name)
             case "global_table":
@@ -219,6 +227,8 @@ def ours(steps: Steps) -> Topology:
                 return getattr(on, word)(other, {"count": "table.count"}, store=store, name=name)
             case "join" if isinstance(other, KStream):
                 return on.join(other, {"count": "other.count"}, within=JOINED_WITHIN, store=store, name=name)
+            case ("join" | "left_join") as word if step.grace is not None:
+                return getattr(on, word)(other, {"count": "table.count"}, grace=f"{step.grace} seconds", name=name)
             case "join":
                 return on.join(other, {"count": "table.count"}, name=name)
             case "left_join" if isinstance(other, KStream):
@@ -269,6 +279,11 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 topics = collection(jvm, step.topics) if step.topics else step.topic
                 return builder.stream(topics, *named("Consumed", step.name))
             case "table":
+                if step.history is not None:
+                    seconds = jvm.java.time.Duration.ofSeconds(step.history)
+                    stores = jvm.org.apache.kafka.streams.state.Stores
+                    versioned = stores.persistentVersionedKeyValueStore(step.store, seconds)
+                    materialized = [getattr(kstream.Materialized, "as")(versioned)]
                 return builder.table(step.topic, *named("Consumed", step.name), *materialized)
             case "global_table":
                 return builder.globalTable(step.topic, *named("Consumed", step.name), *materialized)
@@ -393,10 +408,13 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 after = windows.after(millis(JOINED_WITHIN.after_ms))
                 join = {"join": on.join, "left_join": on.leftJoin, "outer_join": on.outerJoin}[step.word]
                 return join(other, _function("ValueJoiner"), after, options)
-            case "join":
-                return on.join(other, _function("ValueJoiner"), *named("Joined", step.name))
-            case "left_join":
-                return on.leftJoin(other, _function("ValueJoiner"), *named("Joined", step.name))
+            case "join" | "left_join":
+                options = named("Joined", step.name)
+                if step.grace is not None:
+                    (joined,) = options or [getattr(kstream.Joined, "with")(None, None, None)]
+                    options = [joined.withGracePeriod(jvm.java.time.Duration.ofSeconds(step.grace))]
+                join = {"join": on.join, "left_join": on.leftJoin}[step.word]
+                return join(other, _function("ValueJoiner"), *options)
             case "to_stream":
                 return on.toStream(*plain)
         raise LookupError(step.word)
@@ -777,6 +795,24 @@ WITH_GLOBAL_TABLES = {
     "to out; orders.join users; merge orders; to all",
 }
 """Joins with global tables."""
+
+VERSIONED = "table users history=60 store=v; stream orders; "
+
+WITH_GRACE = {
+    "a join with a grace period": f"{VERSIONED} join users grace=10; to out",
+    "a left join with a grace period, named": f"{VERSIONED} filter; left_join users grace=10 name=late; to out",
+    "a join with a grace period behind a new key": f"{VERSIONED} select_key; join users grace=60; peek; to out",
+    "a grace period behind a new key, named": f"{VERSIONED} select_key; join users grace=60 name=late; to out",
+    "joins with and without a grace period": f"{VERSIONED} join users grace=10; to out; orders.left_join users; "
+    "to all; orders.join users grace=20; filter; to some",
+    "a join with a grace period behind another one": f"{VERSIONED} table items history=30 store=w; orders.join users "
+    "grace=10; left_join items grace=0; to out",
+    "a join with a grace period that is counted": f"{VERSIONED} join users grace=10; group_by_key; count; to_stream; "
+    "to out; orders.to copied",
+    "a join with a grace period between branches": f"{VERSIONED} split; branch as=rest; rest.default_branch; "
+    "orders.join users grace=10; merge orders; to out",
+}
+"""Joins with versioned tables that have a grace period."""
 
 
 # -- topologies at random

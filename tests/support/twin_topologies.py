@@ -72,6 +72,9 @@ FOREIGN_KEY = "if(n = 7, null, s)"
 HISTORY_SECONDS = 30
 """How long a versioned table keeps a row that was replaced."""
 
+GRACE_SECONDS = 10
+"""How long a record waits for late rows of a versioned table."""
+
 LOOKED_UP = "if(n = 7, null, translate(s, 'xyz', 'klm'))"
 """The key of a global table in a record. The library's twin is :func:`_looked_up`."""
 
@@ -449,6 +452,9 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return join(other, value, store=name if word.endswith("stored") else None)
         case "left_join", [stream, table]:
             return stream.left_join(table, {"n": "n", "s": "table.s"}, name=name)
+        case (("join_late" | "left_join_late") as word, [stream, table]):
+            join = stream.join if word == "join_late" else stream.left_join
+            return join(table, {"n": "n", "s": "table.s"}, grace=f"{GRACE_SECONDS} seconds", name=name)
         case (("join_counts" | "left_join_counts") as word, [stream, table]):
             join = stream.join if word == "join_counts" else stream.left_join
             return join(table, {"n": "table.count", "s": "s"}, name=name)
@@ -1065,6 +1071,10 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return join(other, _function("ValueJoiner", "apply", _met_or_not), *stored)
         case "left_join", [stream, table]:
             return stream.leftJoin(table, _function("ValueJoiner", "apply", _joined), named_join())
+        case (("join_late" | "left_join_late") as word, [stream, table]):
+            join = stream.join if word == "join_late" else stream.leftJoin
+            joined = named_join().withGracePeriod(library.jvm.java.time.Duration.ofSeconds(GRACE_SECONDS))
+            return join(table, _function("ValueJoiner", "apply", _joined), joined)
         case (("join_counts" | "left_join_counts") as word, [stream, table]):
             join = stream.join if word == "join_counts" else stream.leftJoin
             return join(table, _function("ValueJoiner", "apply", _with_count), named_join())

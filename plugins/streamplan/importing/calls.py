@@ -70,9 +70,12 @@ def literal(value: str | int) -> Code:
     return Code(code, code)
 
 
-def called(name: str, argument: Code) -> Code:
+def called(name: str, *arguments: Code) -> Code:
     """The call of a class of the public API, such as ``Json``."""
-    return Code(f"{name}({argument.written})", f"{name}({argument.tried})")
+    written, tried = (
+        ", ".join(texts) for texts in zip(*((each.written, each.tried) for each in arguments), strict=True)
+    )
+    return Code(f"{name}({written})", f"{name}({tried})")
 
 
 def schema(fields: str) -> Code:

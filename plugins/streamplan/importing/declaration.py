@@ -87,6 +87,8 @@ def declare(operations: Iterable[Operation], facts: Facts) -> Declaration:
     writer.shared = {store for store, processors in stores.items() if processors > 1}
     alone = {each.node.name for each in operations if each.word == "aggregate" and len(each.node.after) == 1}
     writer.suppressed = alone.intersection(each.on[0] for each in operations if each.word == "suppress")
+    read = {each.node.name for each in operations if each.word == "table"}
+    writer.versioned = read.intersection(each.on[1] for each in operations if each.node.has_buffer)
     for operation in operations:
         writer.add(operation)
     return Declaration(writer.calls, writer.ask.missing)
@@ -110,6 +112,7 @@ class _Writer:
         branches: By split the number of its branches so far.
         shared: The stores that several processors have.
         suppressed: The aggregates whose results are passed when their windows close.
+        versioned: The tables of topics whose stores keep earlier values: those of joins with a grace period.
     """
 
     def __init__(self, facts: Facts, stores: Mapping[int | None, str]) -> None:
@@ -127,6 +130,7 @@ class _Writer:
         self.branches: dict[str, int] = {}
         self.shared: set[str] = set()
         self.suppressed: set[str] = set()
+        self.versioned: set[str] = set()
 
     def add(self, operation: Operation) -> None:
         """Add the calls of one operation."""
@@ -257,7 +261,10 @@ class _Writer:
 
     def _table(self, node: Node, topic: str, method: str) -> None:
         options: Options = {"value": self._value(node, topic)}
-        if node.stores and node.stores[0] != f"{topic}-STATE-STORE-{self.number:010d}":
+        if node.name in self.versioned:
+            asked = "how long {} keeps a value that was replaced, as in 1 hour: the history retention of its store"
+            options["store"] = called("Versioned", literal(node.stores[0]), self.ask.text(node.name, asked, "1 hour"))
+        elif node.stores and node.stores[0] != f"{topic}-STATE-STORE-{self.number:010d}":
             options["store"] = literal(node.stores[0])
         else:
             self.number += 1
@@ -590,15 +597,19 @@ class _Writer:
             self.ask.note(
                 node.name, "whether it is join() or left_join(): its name, given by the user, does not tell it"
             )
-        if node.has_buffer:
-            self.ask.note(
-                node.name,
-                "The language does not have a grace period of a join (Joined.withGracePeriod). Here a record does not "
-                "wait for rows that come later. The table is a versioned one: write store=Versioned('…', history='…')",
-            )
         self.number += 3 * (operation.repartition is not None)
         fields = self.ask.fields(node.name, "the value that {} gives", "table.count")
-        options = self._named(node, operation.word)
+        options: Options = {}
+        if table in self.versioned:
+            asked = "how long {} waits for late rows, as in 1 minute: its grace period"
+            options["grace"] = self.ask.text(node.name, asked, "1 minute")
+        elif node.has_buffer:
+            self.ask.note(
+                node.name,
+                "it has a grace period (Joined.withGracePeriod), which the language has for a join with a versioned "
+                "table of a topic: topology.table(…, store=Versioned('…', history='…'))",
+            )
+        options |= self._named(node, operation.word)
         variable = _variable(node.name, operation.word)
         self._call(Call(node.name, stream, operation.word, (Result(table), fields), options, variable))
 

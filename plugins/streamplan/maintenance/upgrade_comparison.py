@@ -16,7 +16,7 @@ from streamplan.kafka_port import Cluster, RecordsGone
 from streamplan.maintenance.evolution_plan import in_words
 from streamplan.maintenance.upgrade_plan import StoreComparison
 from streamplan.model.checkpoint_identity import store_content
-from streamplan.model.operations import OuterJoinSide, Process, StoreForJoin
+from streamplan.model.operations import BufferRecords, OuterJoinSide, Process, StoreForJoin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.topics import TopicRole, TopicSpec
@@ -72,7 +72,7 @@ def _compare(
     ends: Ends | None,
 ) -> StoreComparison:
     store = str(node.store)
-    if isinstance(node.operation, StoreForJoin | OuterJoinSide):
+    if isinstance(node.operation, StoreForJoin | OuterJoinSide | BufferRecords):
         return StoreComparison(store, "it has records that wait for others, and no totals", has_totals=False)
     if store not in changelogs:
         return StoreComparison(store, f"{pipeline.upgrade_from} has no store of this name")

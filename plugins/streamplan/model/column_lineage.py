@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from streamplan.model.operations import (
     Aggregate,
     AggregateWindowsFunction,
+    BufferRecords,
     CogroupFunctionSide,
     CogroupSide,
     Columns,
@@ -126,6 +127,8 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                         KEY: before.get(KEY, frozenset()),
                         **_by_function(names, before),
                     }
+                case Processor(operation=BufferRecords(store=store)):
+                    stored[store] = after[node.name] = before
                 case Processor(operation=Process(store=store, state=state, fields=fields)):
                     every = frozenset(
                         column for origins in before.values() for column in origins

@@ -102,7 +102,7 @@ def _connect(subtopology: Subtopology) -> dict[str, _Described]:
     described = {node.name: _Described(node) for node in nodes}
     for name in hash_order(described, string_hash):
         entry = described[name]
-        for before in (described[name] for name in subtopology.predecessors[name] if name in described):
+        for before in (described[each] for each in subtopology.of_library_before(entry.node) if each in described):
             entry.predecessors.add(before)
             before.successors.add(entry)
             before.grow(entry.size)

@@ -44,11 +44,13 @@ from streamplan.model.functions import (
 )
 from streamplan.model.operations import (
     AGGREGATE_FUNCTIONS,
+    BUFFER,
     Aggregate,
     AggregateColumn,
     AggregateFunction,
     AggregateWindowsFunction,
     Branch,
+    BufferedJoin,
     Cogroup,
     CogroupFunctions,
     CogroupFunctionSide,
@@ -1498,6 +1500,7 @@ class KStream(_Declared[K, V]):
         *,
         key: Text | None = None,
         within: JoinWindows | None = None,
+        grace: Duration | None = None,
         store: str | None = None,
         name: str | None = None,
         **fields: Expression,
@@ -1519,6 +1522,8 @@ class KStream(_Declared[K, V]):
                 of both.
             key: For a global table: an expression of the key that is looked up (``KeyValueMapper``), as ``"product"``.
             within: For a stream: how far apart in time two records may be.
+            grace: For a versioned table, a duration: a record waits until a record of its stream task is later by that,
+                so that it meets rows that come late (``Joined.withGracePeriod``). None joins it at once.
             store: For a stream: the names of its two state stores are ``<store>-this-join-store`` and
                 ``<store>-other-join-store`` (``StreamJoined.withStoreName``).
             name: The name of the processor (``Named.as``). For a stream the beginning of the names of its processors
@@ -1529,7 +1534,7 @@ class KStream(_Declared[K, V]):
             The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
         columns = self._named(value, fields, "join") if fields else value
-        return self._join(other, columns, key, within, store, name, "join")
+        return self._join(other, columns, key, within, grace, store, name, "join")
 
     def left_join(
         self,
@@ -1538,6 +1543,7 @@ class KStream(_Declared[K, V]):
         *,
         key: Text | None = None,
         within: JoinWindows | None = None,
+        grace: Duration | None = None,
         store: str | None = None,
         name: str | None = None,
         **fields: Expression,
@@ -1554,13 +1560,14 @@ class KStream(_Declared[K, V]):
             value: As for :meth:`join`.
             key: For a global table: an expression of the key that is looked up, as ``"product"``.
             within: As for :meth:`join`.
+            grace: For a versioned table, a duration: so long a record waits for late rows; see :meth:`join`.
             store: For a stream: the names of its three state stores are ``<store>-this-join-store``,
                 ``<store>-outer-other-join-store`` and ``<store>-left-shared-join-store``.
             name: As for :meth:`join`.
             fields: As for :meth:`join`.
         """
         columns = self._named(value, fields, "left_join") if fields else value
-        return self._join(other, columns, key, within, store, name, "left_join")
+        return self._join(other, columns, key, within, grace, store, name, "left_join")
 
     def outer_join(
         self,
@@ -1594,10 +1601,17 @@ class KStream(_Declared[K, V]):
         value: Mapping[str, Text] | None,
         key: Text | None,
         within: JoinWindows | None,
+        grace: Duration | None,
         store: str | None,
         name: str | None,
         operation: str,
     ) -> KStream[K, Any]:
+        if grace is not None and not isinstance(other, KTable):
+            is_stream = isinstance(other, KStream)
+            self._graph.fault(
+                f"{operation}: grace= is given, and the other side is no versioned table",
+                "Give it to the window: within=JoinWindows('…', grace='…')" if is_stream else "Leave it out",
+            )
         if key is not None and not isinstance(other, GlobalKTable):
             self._graph.fault(
                 f"{operation}: key= is given, and the other side is no global table",
@@ -1609,7 +1623,7 @@ class KStream(_Declared[K, V]):
             self._graph.fault(f"{operation}: a table is joined without within and store", "Leave them out")
         if isinstance(other, GlobalKTable):
             return self._join_global_table(other, value, key, name, operation)
-        return self._join_table(other, value, name, operation)
+        return self._join_table(other, value, grace, name, operation)
 
     def _join_global_table(
         self,
@@ -1639,7 +1653,12 @@ class KStream(_Declared[K, V]):
         )
 
     def _join_table(
-        self, table: KTable[Any, Any], value: Mapping[str, Text] | None, name: str | None, operation: str
+        self,
+        table: KTable[Any, Any],
+        value: Mapping[str, Text] | None,
+        grace: Duration | None,
+        name: str | None,
+        operation: str,
     ) -> KStream[K, Any]:
         left = operation == "left_join"
         self._refuse_window(operation)
@@ -1659,9 +1678,43 @@ class KStream(_Declared[K, V]):
         table._materialize()
         columns = self._joined(table, value, operation, "table")
         processor_name = self._graph.name(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-")
-        node = self._graph.processor(processor_name, Join(table._store, columns, left), stream._node)
+        grace_ms = None if grace is None else self._grace_ms(grace, table, operation)
+        if grace_ms is None:
+            node = self._graph.processor(processor_name, Join(table._store, columns, left), stream._node)
+        else:
+            buffer = f"{processor_name}{BUFFER}"
+            if name is None:
+                self._graph.generated.add(buffer)
+            join = BufferedJoin(table._store, columns, left, buffer)
+            node = self._graph.buffered_join(processor_name, join, grace_ms, stream._node)
         fields = None if self._fields is None or table._fields is None else tuple(column for column, _ in columns)
         return replace(stream, _node=node, _fields=fields, _sources=sources, _repartition=[], _record_class=None)
+
+    def _grace_ms(self, grace: Duration, table: KTable[Any, Any], operation: str) -> int | None:
+        """The grace period in ms; None where it is refused. The library refuses it of the same tables."""
+        if table._history_ms is None:
+            if table._fields is not None:
+                named = table._store not in self._graph.generated
+                store = table._store if named or table._topic is None else table._topic[0]
+                self._graph.fault(
+                    f"{operation}: grace= is given, and the table is not versioned, so that it has no earlier rows",
+                    "A table of a topic can have a versioned store: "
+                    f"topology.table(…, store=Versioned({store!r}, history='…'))",
+                )
+            return None
+        try:
+            grace_ms = duration_ms(duration_text(grace))
+        except ValueError as error:
+            self._graph.fault(f"{operation}, grace: {error}", "For example grace='1 minute'")
+            return None
+        if grace_ms > table._history_ms:
+            self._graph.fault(
+                f"{operation}: grace={shown(grace)} is longer than the history of the table, which is "
+                f"{table._history_ms:,} ms",
+                "Give the table a longer history: a record that waits longer than that finds no row",
+            )
+            return None
+        return grace_ms
 
     def _join_stream(
         self,
@@ -2803,8 +2856,9 @@ class KTable(_Declared[K, V]):
 
     A table without a state store gets one where it is forced to.
     """
-    _is_versioned: bool = False
-    """Whether its store keeps earlier values. Then streams are joined with it, and it has no other operation."""
+    _history_ms: int | None = None
+    """Of a versioned store how many ms it keeps an earlier value. Then the table has no operation but joins of streams.
+    """
     _suppress: Callable[[], None] | None = None
     """Lets the aggregate pass the final results alone. None for a table that is no aggregate of windows."""
 
@@ -2897,7 +2951,7 @@ class KTable(_Declared[K, V]):
         return self._computed("KTABLE-FILTER-", name, store, operation, filtering, send_old_values)
 
     def _refuse_versioned(self, operation: str) -> None:
-        if self._is_versioned:
+        if self._history_ms is not None:
             self._graph.fault(
                 f"{operation}: the table is versioned, and a late update does not change its last value",
                 f"Join streams with it, or give the table a store that is not versioned: store={self._store!r}",

@@ -238,6 +238,32 @@ class SuppressUpdates(Process):
         return cls(held, store, (), (), "time limit", limit_ms=limit_ms, max_records=max_records)
 
 
+BUFFER = "-Buffer"
+"""How the name of the buffer of a join with a grace period ends (``KStreamImpl.doStreamTableJoin``)."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class BufferRecords(Process):
+    """Holds back the records of a stream before they are joined with a versioned table (``Joined.withGracePeriod``).
+
+    Its store is the buffer of the join. The library has no node for it. The fields are those of the records. They are
+    known when the query is planned.
+
+    Attributes:
+        grace_ms: How much older than the newest record a record is when it is passed.
+        left: Whether records without a row are joined, too.
+    """
+
+    grace_ms: int
+    left: bool
+
+    @classmethod
+    def of(cls, store: str, grace_ms: int, *, left: bool) -> BufferRecords:
+        """Return the operation with a buffer."""
+        held = PythonFunction("the grace period", cls)  # nobody calls it: no code of the declaration runs here
+        return cls(held, store, (), (), "time", grace_ms=grace_ms, left=left)
+
+
 @dataclass(frozen=True)
 class Schedule:
     """A punctuator of a Python class.
@@ -554,6 +580,17 @@ class Join:
     store: str
     value: Columns
     left: bool
+
+
+@dataclass(frozen=True)
+class BufferedJoin(Join):
+    """The same of records that :class:`BufferRecords` has held back.
+
+    Attributes:
+        buffer: The store of the buffer.
+    """
+
+    buffer: str
 
 
 STREAM_OF_RECORD = "stream"

@@ -16,6 +16,7 @@ from streamplan.model.copartitioning import refuse_wrong_counts, resolve_partiti
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
 from streamplan.model.operations import (
     Aggregate,
+    BufferRecords,
     Count,
     GlobalTableSource,
     Operation,
@@ -48,6 +49,8 @@ from streamplan.model.topics import (
 )
 from streamplan.model.topology import Topology
 from streamplan.model.windows import (
+    PREFIX_AND_TIME_BYTES,
+    SEQUENCE_NUMBER_BYTES,
     STORED_SESSION_BYTES,
     STORED_WINDOW_BYTES,
     TIME_AND_SIDE_BYTES,
@@ -600,7 +603,8 @@ class Pipeline:
                 TopicRole.CHANGELOG,
                 self._tasks_of(group, counts),
                 *_changelog_configs(node.operation),
-                prefix_bytes=TIME_AND_SIDE_BYTES if isinstance(node.operation, OuterJoinSide) else 0,
+                prefix_bytes=_prefix_bytes(node.operation),
+                number_bytes=SEQUENCE_NUMBER_BYTES if isinstance(node.operation, BufferRecords) else 0,
                 primary_key_type=node.operation.primary_keys.key_type
                 if isinstance(node.operation, SubscriptionReceive)
                 else None,
@@ -616,6 +620,16 @@ class Pipeline:
         most = max(self._tasks_of(group, counts) for group in topology.subtopologies)
         specs.append(TopicSpec(topology.dead_letter_topic, TopicRole.DEAD_LETTER, most, DEAD_LETTER_CONFIGS))
         return tuple(replace(spec, key_type=self.key_types.get(spec.name, spec.key_type)) for spec in specs)
+
+
+def _prefix_bytes(operation: Operation) -> int:
+    """How many bytes of the keys of a changelog stand before those of the records."""
+    match operation:
+        case OuterJoinSide():
+            return TIME_AND_SIDE_BYTES
+        case BufferRecords():
+            return PREFIX_AND_TIME_BYTES
+    return 0
 
 
 def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:

@@ -17,6 +17,8 @@ from streamplan.model.operations import (
     SENDS,
     SETS_KEY,
     Aggregate,
+    BufferedJoin,
+    BufferRecords,
     Cogroup,
     CogroupSide,
     Count,
@@ -107,6 +109,8 @@ class Processor:
         """All state stores that the library connects the processor with."""
         if isinstance(self.operation, TableJoinSide | ProcessWithStores):
             return self.operation.stores
+        if isinstance(self.operation, BufferedJoin):
+            return self.operation.buffer, self.operation.store
         if isinstance(self.operation, Cogroup):  # it passes what the processors before it have written
             return ()
         looked_up = (self.operation.looked_up,) if isinstance(self.operation, OuterJoinSide) else ()
@@ -115,7 +119,7 @@ class Processor:
     @property
     def is_of_library(self) -> bool:
         """Whether the library has this node, too."""
-        return not isinstance(self.operation, StateStore)
+        return not isinstance(self.operation, StateStore | BufferRecords)
 
     @property
     def writes_store(self) -> bool:
@@ -303,9 +307,15 @@ class Subtopology:
             return node.operation.key_serde
         return self.key_serde_of(self.predecessors[name][0])
 
+    def of_library_before(self, node: Node) -> tuple[str, ...]:
+        """The names of the nodes before a node, as the library has them: it has no node for the buffer of a join."""
+        buffers = {each.name for each in self.processors_with(BufferRecords)}
+        before = self.predecessors[node.name]
+        return tuple(each for name in before for each in (self.predecessors[name] if name in buffers else (name,)))
+
     def children_of(self, node: Node) -> tuple[str, ...]:
         """The names of the nodes that are given the records of a node, as the library has them."""
-        behind = (each for each in self.nodes if node.name in self.predecessors[each.name])
+        behind = (each for each in self.nodes if node.name in self.of_library_before(each))
         further = (each for each in behind if not (isinstance(each, Sink) and each.is_further))
         return tuple(each.name for each in further if not isinstance(each, Processor) or each.is_of_library)
 

@@ -18,6 +18,8 @@ from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_loca
 from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Aggregate,
+    BufferedJoin,
+    BufferRecords,
     Cogroup,
     CogroupSide,
     Columns,
@@ -234,6 +236,27 @@ class StreamsGraph:
             node = GraphNode(name, lambda before: [(Processor(name, operation, location), before)], location)
             self._state_stores[operation.store] = operation, node
         self.add(node, processor)
+
+    def buffered_join(self, name: str, operation: BufferedJoin, grace_ms: int, parent: GraphNode) -> GraphNode:
+        """Add a join with a versioned table that has a grace period (``KStreamImpl.doStreamTableJoin``).
+
+        Args:
+            name: The name of the processor.
+            operation: What it does.
+            grace_ms: The grace period.
+            parent: The node before it.
+        """
+        location = caller_location()
+        self._take(name)
+        self.store_name(operation.buffer, "")
+        held = BufferRecords.of(operation.buffer, grace_ms, left=operation.left)
+        buffer = Processor(f"buffer of {name}", held, location)  # a name that no processor can have
+        joined = Processor(name, operation, location)
+
+        def build(before: tuple[str, ...]) -> BuiltNodes:
+            return [(buffer, before), (joined, (buffer.name,))]
+
+        return self.add(GraphNode(name, build, location), parent)
 
     def stream_join(
         self,

@@ -114,7 +114,10 @@ class TopicSpec:
         key_type: One of :data:`SERIALIZED_KEY_TYPES`, or the type of a struct for keys of several fields.
         owned: Whether Streamplan creates it. An external topic is read, and nothing else.
         prefix_bytes: The bytes before its keys, which do not count for the partition: the time and the side of a record
-            that waits for a match (``TimestampedKeyAndJoinSideSerializer``).
+            that waits for a match (``TimestampedKeyAndJoinSideSerializer``), or the time of one that waits in the
+            buffer of a join with a table.
+        number_bytes: The bytes behind its keys, which do not count either: the number of a record in such a buffer
+            (``PrefixedWindowKeySchemas.TimeFirstWindowKeySchema``).
         primary_key_type: In the store of the subscriptions of a join by a foreign key the type of the primary key that
             stands behind the foreign key, and does not count for the partition; None elsewhere.
     """
@@ -127,6 +130,7 @@ class TopicSpec:
     key_type: str = STRING_KEYS
     owned: bool = True
     prefix_bytes: int = 0
+    number_bytes: int = 0
     primary_key_type: str | None = None
 
     @property
@@ -138,7 +142,7 @@ class TopicSpec:
         """The part of a key that decides its partition."""
         if self.primary_key_type is not None:
             return parse_combined_key(key)[0]
-        return without_suffix(key[self.prefix_bytes :], self.window_bytes)
+        return without_suffix(key[self.prefix_bytes :], self.window_bytes + self.number_bytes)
 
     def application_key_text(self, key: bytes) -> str:
         """The part of a key that decides its partition, as people read it. A text has no quotes."""
@@ -167,7 +171,9 @@ class TopicSpec:
         elif self.window_bytes and len(key) > self.window_bytes:
             start = window_start_ms(key[: len(raw) + WINDOW_START_BYTES])
             text += f" of the window at {start}"
-        if self.prefix_bytes and len(key) >= self.prefix_bytes:
+        if self.number_bytes and len(key) >= self.prefix_bytes:
+            text += f" of {window_start_ms(key[: self.prefix_bytes])}"
+        elif self.prefix_bytes and len(key) >= self.prefix_bytes:
             side = "this side" if key[WINDOW_START_BYTES] else "the other side"
             text += f" of {side} at {window_start_ms(key[:WINDOW_START_BYTES])}"
         return text

@@ -354,7 +354,7 @@ class Topology:
         table: KTable[Any, Any] = KTable(
             graph, node, fields, of_key, sources, None, store_name, materialize,
             _topic=(topic, value), _send_old_values=send_old_values, _record_class=class_of(value),
-            _is_versioned=versioned is not None,
+            _history_ms=history_ms,
         )  # fmt: skip
         judge_timestamp(table, "table", timestamp if isinstance(timestamp, Expression) else told)
         return table

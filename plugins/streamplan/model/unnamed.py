@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import SubscriptionReceive
+from streamplan.model.operations import BUFFER, BufferRecords, SubscriptionReceive
 from streamplan.model.topology import Topology
 
 REPARTITION = "-repartition"
@@ -33,6 +33,8 @@ def naming_of(name: str) -> str:
     Args:
         name: The generated name of the store, or that of the topic without application id and suffix.
     """
+    if name.endswith(BUFFER):
+        return f"name={name.removesuffix(BUFFER)!r}, at the join"
     if is_store(name):
         return f"store={name!r}"
     if name.startswith(_OPERATION):
@@ -42,7 +44,7 @@ def naming_of(name: str) -> str:
 
 def is_store(name: str) -> bool:
     """Whether a generated name is that of a store."""
-    return "STATE-STORE-" in name
+    return "STATE-STORE-" in name or name.endswith(BUFFER)
 
 
 def _warnings(topology: Topology) -> Iterator[Diagnostic]:
@@ -62,6 +64,10 @@ def _warnings(topology: Topology) -> Iterator[Diagnostic]:
                 "Give the join a name: name='…'. Where it is deployed already, this makes other topics: reset it then"
             )
             yield Diagnostic(node.location, f"{subject}, {_CONSEQUENCE}", hint)
+            continue
+        if isinstance(node.operation, BufferRecords):
+            hint = _hint("name='…'", store)
+            yield Diagnostic(node.location, f"the store {store!r} has no name of its own, {_CONSEQUENCE}", hint)
             continue
         subject = f"the store {store!r}{' and its repartition topic have' if store in repartitioned else ' has'}"
         yield Diagnostic(node.location, f"{subject} no name of its own, {_CONSEQUENCE}", _hint("store='…'", store))

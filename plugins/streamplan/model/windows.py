@@ -598,6 +598,9 @@ SEQUENCE_NUMBER_BYTES = 4
 STORED_WINDOW_BYTES = WINDOW_START_BYTES + SEQUENCE_NUMBER_BYTES
 """Bytes after the key in the changelog of a windowed store (``WindowKeySchema``)."""
 
+PREFIX_AND_TIME_BYTES = 1 + WINDOW_START_BYTES
+"""The bytes before the key of a record in the buffer of a join with a table (``PrefixedWindowKeySchemas``)."""
+
 TIME_AND_SIDE_BYTES = 8 + 1
 """Bytes before the key in the changelog of the store that both sides of a left or outer join share: the time in ms, and
 1 for this side or 0 for the other one (``TimestampedKeyAndJoinSideSerializer``)."""

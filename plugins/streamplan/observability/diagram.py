@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from streamplan.checks.framework.application import Application, SubtopologyTopics
-from streamplan.model.operations import GlobalJoin, SeveralTopics, StateStore
+from streamplan.model.operations import BufferedJoin, BufferRecords, GlobalJoin, SeveralTopics, StateStore
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
 from streamplan.model.topics import TopicRole, TopicSpec
@@ -161,11 +161,16 @@ def _box(subtopology: Subtopology, pipeline: Pipeline) -> _Box:
                     (prefix + before, f"{prefix}store {store}") for before in subtopology.predecessors[node.name]
                 ]
                 continue
+            case Processor(operation=BufferRecords()):  # neither for this one: the join writes the store
+                continue
+            case Processor(operation=BufferedJoin(buffer=buffer)):
+                nodes.append(_node(at, node.name, "processor"))
+                box.edges.append((at, f"{prefix}store {buffer}"))
             case Processor(store=store):
                 nodes.append(_node(at, node.name, "processor"))
                 if store is not None and node.writes_store:
                     box.edges.append((at, f"{prefix}store {store}"))
-        box.edges += [(prefix + before, at) for before in subtopology.predecessors.get(node.name, ())]
+        box.edges += [(prefix + before, at) for before in subtopology.of_library_before(node)]
         if isinstance(node, Processor) and isinstance(node.operation, GlobalJoin):
             box.inputs.append((f"topic {node.operation.topic}", at))
     for store in stores:

@@ -196,7 +196,7 @@ def _find_key(application: Application, cluster: Cluster, key: str) -> list[Stor
         if raw is None:
             continue
         offsets = cluster.offsets(spec.name)
-        placed = bytes(spec.prefix_bytes) + raw + bytes(spec.window_bytes)
+        placed = bytes(spec.prefix_bytes) + raw + bytes(spec.window_bytes + spec.number_bytes)
         if spec.primary_key_type is not None:  # all subscriptions to the key
             placed = combined_key(raw, b"")
         partitions = [application.partition_of(spec, placed, len(offsets))]

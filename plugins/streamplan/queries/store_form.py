@@ -17,6 +17,7 @@ from streamplan.errors import Refused, did_you_mean
 from streamplan.model.operations import (
     Aggregate,
     Branch,
+    BufferRecords,
     Count,
     Filter,
     FilterFunction,
@@ -213,7 +214,7 @@ def _asked(pipeline: Pipeline) -> dict[str, tuple[Subtopology, Processor, TopicS
         if isinstance(node.operation, VersionedTableSource):
             continue
         spec = None if node.store is None else changelogs.get(pipeline.topology.changelog_topic(node.store))
-        if isinstance(node.operation, SuppressUpdates):
+        if isinstance(node.operation, SuppressUpdates | BufferRecords):
             continue
         if node.store is not None and spec is not None and spec.is_of_store:
             found[node.store] = (group, node, spec)

@@ -119,7 +119,9 @@ class WrittenTopics:
         }
         self._window_bytes = {name: spec.window_bytes for name, spec in specs.items()}
         self._waiting = {name: key_serde_of_type(spec.key_type) for name, spec in specs.items() if spec.prefix_bytes}
-        self._is_combined = {name: spec.primary_key_type is not None for name, spec in specs.items()}
+        self._is_combined = {
+            name: spec.primary_key_type is not None or spec.number_bytes > 0 for name, spec in specs.items()
+        }
         self._changelogs = {
             node.store: topology.changelog_topic(node.store) for _, node in pipeline.stores if node.store
         }

@@ -34,6 +34,8 @@ FILLED = (
     (r'\.reduce\("TODO:[^"]*", "TODO:[^"]*"', ".reduce(max, max"),
     (r'TimeWindows\("TODO:[^"]*"\)', 'TimeWindows("1 minute")'),
     (r'UntilTimeLimit\("TODO:[^"]*"\)', 'UntilTimeLimit("1 minute")'),
+    (r'Versioned\("prices", "TODO:[^"]*"\)', 'Versioned("prices", "1 hour")'),
+    (r'grace="TODO:[^"]*"', 'grace="1 minute"'),
     (r'\.aggregate\(\{"TODO": "TODO:[^"]*"\}', '.aggregate({"count": "sum(count)"}'),
     (r'(\.cogroup\((\w+, )?)\{"TODO": "TODO:[^"]*"\}', r'\1{"count": "sum(count)"}'),
     (r'(join\(\w+, )\{"TODO": "TODO:[^"]*"\}', r'\1{"count": "table.count"}'),
@@ -303,6 +305,7 @@ DECLARED = {
     suppressed: "KTABLE-SUPPRESS-0000000003: whether it is untilWindowCloses()",
     several_topics: "KSTREAM-SOURCE-0000000000: the fields of orders-us",
     versioned_table: "KSTREAM-JOIN-0000000003: the value that it gives",
+    graced_join: "priced: how long it waits for late rows",
     suppressed_by_name: "closed: whether it is untilWindowCloses()",
     table_mapped_by_name: "mine: whether it is map_values() or filter() of the table: the application named it",
     table_mapped_by_name_with_a_store: "mine: whether it is map_values() or filter() of the table",
@@ -314,7 +317,6 @@ DECLARED = {
 """The file has the operation. A person writes what it does."""
 
 OTHER = {
-    graced_join: "priced: The language does not have a grace period of a join",
     pattern: "KSTREAM-SOURCE-0000000000: the topics that match orders-.{2}",
 }
 """The language has no such topology."""

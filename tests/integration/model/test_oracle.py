@@ -44,6 +44,7 @@ from tests.support.topologies import (
     WINDOWS,
     WITH_COGROUP,
     WITH_GLOBAL_TABLES,
+    WITH_GRACE,
     Steps,
     drawn,
     ours,
@@ -77,7 +78,7 @@ def our_refusal(steps: Steps) -> str:
 # -- topologies by hand
 
 
-DESCRIBED = {**CASES, **OF_TABLES, **WITH_GLOBAL_TABLES}
+DESCRIBED = {**CASES, **OF_TABLES, **WITH_GLOBAL_TABLES, **WITH_GRACE}
 
 
 @pytest.mark.parametrize("text", DESCRIBED.values(), ids=DESCRIBED)

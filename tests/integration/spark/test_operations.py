@@ -32,6 +32,7 @@ from streamplan.model.windows import (
     UntilWindowCloses,
     Versioned,
 )
+from streamplan.serdes.join_buffer import BufferKey
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
 from streamplan.serdes.subscriptions import parse_combined_key
@@ -1182,6 +1183,46 @@ def test_a_late_record_is_joined_with_the_version_of_its_time(tried: Tried) -> N
     changelog = [(m.key(), m.timestamp()[1]) for m in tried.read(topology.changelog_topic("prices"))]
     of_a = [(at - EPOCH) // 1000 for key, at in changelog if key == b"a"]
     assert of_a == [10, 50, 100, 70, 105, 39]
+
+
+@restored
+def test_records_wait_for_late_rows_until_the_grace_period_is_over(tried: Tried) -> None:
+    """What waits is restored from the buffer's changelog, which has the bytes of the library."""
+    topology, named = tried.topology, tried.named
+    prices = topology.table(named("prices"), value=Json("price bigint"), store=Versioned("prices", "1 minute"))
+    sales = topology.stream(named("sales"), value=SALE)
+    joined = sales.left_join(prices, {"shop": "shop", "price": "table.price"}, grace="10 seconds", name="priced")
+    joined.to(named("out"))
+    tried.partition_counts.update(dict.fromkeys((named("prices"), named("sales")), 1))
+    tried.create_topics()
+    tried.produce("prices", [("a", {"price": 0}, 0), ("a", {"price": 20}, 20)])
+    tried.produce("sales", [("a", sale("at 15", 1), 15), ("b", sale("at 20", 1), 20)])
+    tried.drain()
+    assert tried.records("out") == []
+    tried.produce("prices", [("a", {"price": 14}, 14)])
+    tried.produce("sales", [("a", sale("at 25", 1), 25), ("a", sale("late", 1), 14), ("a", sale("also at 15", 1), 15)])
+    tried.drain()
+    tried.produce("prices", [("a", {"price": 24}, 24), ("b", {"price": 7}, 7)])
+    tried.produce("sales", [("c", sale("at 40", 1), 40), ("c", None, 90), ("c", sale("at 41", 1), 41)])
+    tried.drain()
+    written = [(m.key(), json.loads(m.value() or b""), m.timestamp()[1]) for m in tried.read(named("out"))]
+    passed = [("a", "at 15", 14, 15), ("a", "late", 14, 14), ("a", "also at 15", 14, 15), ("b", "at 20", 7, 20)]
+    passed += [("a", "at 25", 24, 25)]
+    assert written == [
+        (key.encode(), {"shop": shop, "price": price}, EPOCH + 1000 * second) for key, shop, price, second in passed
+    ]
+    waiting: dict[BufferKey, bytes | None] = {}
+    for message in tried.read(topology.changelog_topic("priced-Buffer")):
+        assert not message.headers()
+        waiting[BufferKey.parse(message.key() or b"")] = message.value()
+    deletions = [key for key, value in waiting.items() if value is None]
+    assert {(key.key, (key.timestamp - EPOCH) // 1000) for key in deletions} == {(b"a", 15), (b"b", 20), (b"a", 25)}
+    left = {key: BufferedUpdate.parse(value) for key, value in waiting.items() if value is not None}
+    assert {key.timestamp - EPOCH: (update.value, update.offset) for key, update in left.items()} == {
+        40_000: (json.dumps(sale("at 40", 1)).encode(), 5),
+        41_000: (json.dumps(sale("at 41", 1)).encode(), 7),
+    }
+    assert_recounted(tried)
 
 
 @restored

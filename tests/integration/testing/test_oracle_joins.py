@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from streamplan.serdes.subscriptions import Response
+from streamplan.serdes.suppress_buffer import BufferedUpdate
 from streamplan.spark.planning.foreign_key_state import OTHER, THIS, ResponderState, SubscriberState
 from streamplan.spark.planning.outer_join_state import OuterJoinState
 from streamplan.spark.planning.table_join_state import TableJoinState
 from streamplan.spark.planning.table_table_join import joins_of
 
+from tests.support.buffer_task import Arrived, BufferTask
 from tests.support.join_task import FIELDS, Task, Variable, Variables
 from tests.support.join_task import Arrived as ArrivedForJoin
 from tests.support.soak import seeds, soak
@@ -43,9 +47,11 @@ from tests.support.twin_drivers import (
     without_nulls,
 )
 from tests.support.twin_topologies import (
+    GRACE_SECONDS,
     HISTORY_SECONDS,
     JOINED_WITHIN,
     TOPICS,
+    VALUE,
     Program,
     ours,
     program,
@@ -453,6 +459,112 @@ def test_a_stream_is_joined_with_a_versioned_table_as_in_the_library(
         "to counts"
     )
     assert compare(spark, jvm, steps, versioned_records(seed, count)) > 0
+
+
+def records_that_wait(seed: int, count: int) -> list[Piped]:
+    """Rows and records of several keys. Both are late, records also by more than the grace period."""
+    chosen = random.Random(seed)
+    records, now = [], BEGIN
+    for number in range(count):
+        now += chosen.choice([0, 0, 1, 500, 4_000, 10_000, 20_000])
+        late = now - chosen.choice([0, 0, 1, 400, 9_999, 10_000, 10_001, 25_000])
+        text = chosen.choice(TEXTS)
+        value = b'{"n": %d, "s": "%s"}' % (number, text.encode())
+        key = chosen.choice(["k", "k", "kl", "l", None])
+        if chosen.random() < 0.3:
+            records.append(Piped("t", key or "k", chosen.choice([value, value, None]), late))
+        else:
+            records.append(Piped("a", key, chosen.choices([value, None], [9, 1])[0], late))
+    return records
+
+
+@pytest.mark.parametrize("seed", seeds(3, 200))
+def test_the_buffer_of_a_join_has_the_bytes_and_the_moments_of_the_library(jvm: Any, seed: int) -> None:
+    """Record by record, with the order of all that one lets pass. The state of the buffer alone, without Spark."""
+    library = LibraryDriver(jvm, program("versioned_table t; stream a; left_join_late 0; to joined"))
+    task, passed = BufferTask(1000 * GRACE_SECONDS, value=VALUE), 0
+    try:
+        # The library's left join fails on a record without a key.
+        records = [each for each in records_that_wait(seed, 120) if each.topic == "a" and each.key is not None]
+        for offset, record in enumerate(records):
+            library.pipe(record)
+            its = library.raw_outputs()
+            task.changelog.clear()
+            mine = task.process([Arrived(record.key, record.at, record.value, offset)])
+            written = [(key, json.loads(value or b"")["n"], at) for key, value, at in its.get("joined", [])]
+            assert [((each.key or "").encode(), each.value["n"], each.at) for each in mine] == written, record
+            assert changelog_of_topic(task.changelog, "a") == in_buffer(its), record
+            passed += len(mine)
+    finally:
+        library.close()
+    assert passed > 10
+
+
+def in_buffer(
+    outputs: Mapping[str, Sequence[tuple[Any, bytes | None, int]]], topic: str = "-Buffer-changelog"
+) -> dict[Any, bytes | None]:
+    """What is left in the changelog of a buffer. Ours does not have a record that is passed at once."""
+    rows = [(key, value) for name, rows in outputs.items() if name.endswith(topic) for key, value, _ in rows]
+    put = {key for key, value in rows if value is not None}
+    return {key: value for key, value in dict(rows).items() if value is not None or key not in put}
+
+
+def changelog_of_topic(changelog: Mapping[bytes, bytes | None], topic: str) -> dict[Any, bytes | None]:
+    """A changelog of the buffer, of records of another topic."""
+    found = {key: value and BufferedUpdate.parse(value) for key, value in changelog.items()}
+    return {key: value and replace(value, topic=topic).as_bytes() for key, value in found.items()}
+
+
+WITH_GRACE = {
+    "joined or not": "versioned_table t; stream a; left_join_late 0; to joined",
+    "between operations": "versioned_table t; stream a; filter; join_late 0; filter; to joined",
+    "joined at once and later": "versioned_table t; stream a; left_join 0; to joined; @1 join_late 0; to joined-late",
+    "counted": "versioned_table t; stream a; join_late 0; group_by_key; count; to_stream; counts; to joined",
+    "behind another one": "versioned_table t; stream a; join_late 0; left_join_late 0; to joined",
+    "behind a repartition": "versioned_table t; stream a; select_key; left_join_late 0; to joined",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "seed", "count"),
+    [
+        (WITH_GRACE["joined or not"], 1, 24),
+        (WITH_GRACE["joined at once and later"], 2, 16),
+        *(pytest.param(text, seed, 60, marks=pytest.mark.soak) for text in WITH_GRACE.values() for seed in range(3, 6)),
+    ],
+)
+def test_records_wait_for_late_rows_of_a_versioned_table_as_in_the_library(
+    spark: SparkSession, jvm: Any, text: str, seed: int, count: int
+) -> None:
+    """With the bytes of the buffer's changelog."""
+    steps, written = program(text), 0
+    topics = [step.topic for step in steps if step.word == "to"]
+    buffers = [spec.name for spec in ours(steps, APPLICATION, 1).topics() if spec.name.endswith("-Buffer-changelog")]
+    assert buffers
+    with both(spark, jvm, steps) as (driver, library):
+        for record in records_that_wait(seed, count):
+            if record.topic == "a" and record.key is None and "left_join_late" in text:
+                continue  # the library fails: the next test
+            pipe(driver, record)
+            library.pipe(record)
+            raw = library.raw_outputs()
+            its = {
+                topic: [(key, value_of(value), at) for key, value, at in raw[topic]] for topic in topics if topic in raw
+            }
+            assert our_outputs(driver, topics) == its, record
+            held = {topic: {each.key: each.value for each in driver.output(topic)} for topic in buffers}
+            assert held == {topic: in_buffer(raw, topic) for topic in buffers}, record
+            written += sum(map(len, its.values()))
+    assert written > 3
+
+
+def test_a_record_without_a_key_is_rejected_where_the_library_fails(spark: SparkSession, jvm: Any) -> None:
+    record = Piped("a", None, b'{"n": 1, "s": "x"}', BEGIN)
+    with both(spark, jvm, program(WITH_GRACE["joined or not"])) as (driver, library):
+        with pytest.raises(Py4JJavaError, match="key cannot be null"):
+            library.pipe(record)
+        pipe(driver, record)
+        assert [(each.topic, each.reason) for each in driver.dead_letters] == [("a", "the key is null")]
 
 
 def test_a_record_whose_row_cannot_be_read_is_rejected_or_meets_the_row_before(spark: SparkSession, jvm: Any) -> None:

@@ -459,6 +459,30 @@ def test_a_table_without_windows_is_suppressed_until_a_time_limit() -> None:
     assert '.suppress(UntilTimeLimit("TODO: the time limit of KTABLE-SUPPRESS-0000000002, ' in imported.text
 
 
+WITH_GRACE = """Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000002 (topics: [orders])
+      --> KSTREAM-JOIN-0000000003
+    Processor: KSTREAM-JOIN-0000000003 (stores: [KSTREAM-JOIN-0000000003-Buffer, prices])
+      --> KSTREAM-SINK-0000000004
+      <-- KSTREAM-SOURCE-0000000002
+    Source: KSTREAM-SOURCE-0000000000 (topics: [prices])
+      --> KTABLE-SOURCE-0000000001
+    Sink: KSTREAM-SINK-0000000004 (topic: priced)
+      <-- KSTREAM-JOIN-0000000003
+    Processor: KTABLE-SOURCE-0000000001 (stores: [prices])
+      --> none
+      <-- KSTREAM-SOURCE-0000000000
+"""
+
+
+def test_a_join_with_a_grace_period_has_a_versioned_table() -> None:
+    imported = import_application("my-app", WITH_GRACE)
+    assert imported.is_verified, imported.differences
+    assert 'store=Versioned("prices", "TODO: how long KTABLE-SOURCE-0000000001 keeps a value ' in imported.text
+    assert 'grace="TODO: how long KSTREAM-JOIN-0000000003 waits for late rows, ' in imported.text
+
+
 def test_sessions_that_are_suppressed_are_told_by_their_changelog() -> None:
     imported = import_application("my-app", SUPPRESSED, Facts(stores={"counts": frozenset({SESSIONS, COUNT})}))
     assert imported.is_verified, imported.differences

@@ -106,7 +106,7 @@ topology.stream("clicks", value=Json("page string"), key=String())
 → 1: stream: key is a String; it takes a text. Write key_serde=String()
 
 orders.join(customers, {"id": "id"}, grace="1 minute")
-→ 1: join: there is no argument 'grace'. Windows take it: TimeWindows('…', grace='…'), JoinWindows('…', grace='…'). A record that is joined with a table does not wait for rows that come later
+→ 1: join: grace= is given, and the table is not versioned, so that it has no earlier rows. A table of a topic can have a versioned store: topology.table(…, store=Versioned('customers', history='…'))
 
 orders.group_by(["customer", "id"])
 → 1: group_by: key is a list; it takes a text. Write a key of several fields as one: 'struct(a, b)', key_serde=Json('a string, b string')

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from streamplan import Json, Topology
+from streamplan import Json, Topology, Versioned
 from streamplan.model.kstream import KStream
 from streamplan.model.unnamed import unnamed
 
@@ -29,7 +30,7 @@ NAMED: list[Callable[[KStream, Topology], object]] = [
 ]
 
 
-def table(topology: Topology, **more: str) -> object:
+def table(topology: Topology, **more: Any) -> object:
     return topology.table("rows", value=Json("city string"), **more)
 
 
@@ -67,6 +68,11 @@ def test_a_declaration_in_which_everything_has_a_name_is_not_warned_about(
             lambda orders, topology: orders.select_key("country").join(table(topology, store="rows")).to("out"),
             "the repartition topic 'KSTREAM-KEY-SELECT-0000000001-repartition' has",
             "name='KSTREAM-KEY-SELECT-0000000001', at the operation that sets the key",
+        ),
+        (
+            lambda orders, topology: orders.join(table(topology, store=Versioned("rows", "1 hour")), grace="1 minute"),
+            "the store 'KSTREAM-JOIN-0000000003-Buffer' has",
+            "name='KSTREAM-JOIN-0000000003', at the join",
         ),
     ],
 )

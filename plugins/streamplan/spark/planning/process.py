@@ -19,6 +19,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 from streamplan.model.functions import STOP
 from streamplan.model.operations import (
     AggregateFunction,
+    BufferRecords,
     Operation,
     Process,
     ReduceFunction,
@@ -30,8 +31,10 @@ from streamplan.model.operations import (
 from streamplan.model.processor_topology import Processor
 from streamplan.serdes.field_types import FieldType, parse_type
 from streamplan.serdes.internal import repartition_serde
+from streamplan.serdes.primitive import Bytes
 from streamplan.serdes.suppress_buffer import FORMAT as BUFFERED
 from streamplan.spark.planning.aggregation import stored_record
+from streamplan.spark.planning.buffer_state import BufferState, RestoredBufferState
 from streamplan.spark.planning.field_types import as_state, from_state, state_name
 from streamplan.spark.planning.function_fold import fields_of_reducer
 from streamplan.spark.planning.keys import big_endian
@@ -57,7 +60,7 @@ def resolve_operation(node: Processor, records: RecordFrame) -> Process:
     """
     operation = node.operation
     assert isinstance(operation, Process), f"{node.name} calls no class"
-    takes_fields = ReduceFunction | TableReduce | SuppressUpdates
+    takes_fields = ReduceFunction | TableReduce | SuppressUpdates | BufferRecords
     if not isinstance(operation, takes_fields) or isinstance(operation, TableAggregate):
         return operation
     fields = fields_of_reducer(records)
@@ -103,6 +106,8 @@ def process_records(
         of_task = AggregateFunctionState
     elif isinstance(operation, SuppressUpdates):
         of_task = SuppressState
+    elif isinstance(operation, BufferRecords):
+        of_task = BufferState
     state = of_task(operation, records.schema, records.key_serde, sweeps=sweeps, by_task=bool(read))
     return _transformed(rows, state, operation, of_record)
 
@@ -118,7 +123,11 @@ def restore_process(node: Processor, records: RecordFrame, stored: DataFrame) ->
     rows = stored.select("partition", F.unix_millis("timestamp").alias("at"), "key", "value")
     operation = resolve_operation(node, records)
     serde = repartition_serde({name: parse_type(of_field) for name, of_field in operation.state})
-    of_task = RestoredSuppressState if isinstance(operation, SuppressUpdates) else RestoredProcessState
+    of_task: type[ProcessState] = RestoredProcessState
+    if isinstance(operation, SuppressUpdates):
+        of_task = RestoredSuppressState
+    elif isinstance(operation, BufferRecords):
+        of_task = RestoredBufferState
     state = of_task(operation, serde, records.key_serde, sweeps=False)
     # It passes no record. Other state of the sub-topology that is restored behind it asks for the type.
     of_record = records.data.select(record_in_state(records).alias("record")).schema["record"].dataType
@@ -134,14 +143,16 @@ def stored_changes(node: Processor, batch: DataFrame, records: RecordFrame) -> R
         records: What was processed; only what is known of the keys is used.
     """
     changes = batch.where("stored_key is not null").withColumn("timestamp", F.timestamp_millis("at"))
-    record = F.struct(*stored_record(F.col("stored_key"), F.col("stored_value"), records.key_serde)).alias("record")
+    # In the buffer of a join the key of a record stands between its time and its number.
+    key_serde = Bytes() if isinstance(node.operation, BufferRecords) else records.key_serde
+    record = F.struct(*stored_record(F.col("stored_key"), F.col("stored_value"), key_serde)).alias("record")
     return RecordFrame(
         changes.select(record),
         value_is_raw=True,
         no_rejects=True,
         key_not_null=True,
         format=_format_of(node.operation),
-        key_serde=records.key_serde,
+        key_serde=key_serde,
     )
 
 
@@ -181,7 +192,7 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
 
 def _format_of(operation: Operation) -> str:
     """The encoding of what a store holds."""
-    if isinstance(operation, SuppressUpdates):
+    if isinstance(operation, SuppressUpdates | BufferRecords):
         return BUFFERED
     return "count" if isinstance(operation, TableCount) else "json"
 

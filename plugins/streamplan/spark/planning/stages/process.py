@@ -33,7 +33,7 @@ class ProcessPlan(OperatorPlan[ProcessStage]):
         """See :meth:`StagePlan.inputs`. Beside other state the records that the task reads follow, for their times."""
         (node,) = self.stage.nodes
         planner.plan_before([node])
-        read = planner.read.values() if self.stage.judged_by_time else ()
+        read = planner.read.values() if self.stage.needs_times else ()
         return [_processable(planner, planner.inputs_of(node)[0]), *read]
 
     def operate(self, inputs: list[RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
