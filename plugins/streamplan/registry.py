@@ -157,14 +157,10 @@ def pipeline_named(name: str) -> Pipeline:
     names = [pipeline.name for pipeline in pipelines]
     kind = Refused if broken else UnknownPipeline
     if name.endswith(".py"):
-        module = Path(name).stem
-        how = f"A file is for run. Elsewhere register its module, PYTHONPATH={Path(name).parent} {VARIABLE}={module}, "
-        raise kind(
-            f"pipeline {name!r}",
-            expected="the name of a pipeline",
-            observed="a file",
-            remedy=f"{how}and name the pipeline.",
+        how = (
+            f"Register its module, PYTHONPATH={Path(name).parent} {VARIABLE}={Path(name).stem}, and name the pipeline."
         )
+        raise kind(f"pipeline {name!r}", expected="the name of a pipeline", observed="a file", remedy=how)
     raise kind(
         f"pipeline {name!r}",
         expected=" or ".join(names) or "one that is registered",
@@ -188,7 +184,7 @@ def pipelines_of_file(file: Path) -> tuple[Pipeline, ...]:
     file = file.resolve()
     if not file.is_file():
         near = [each.name for each in file.parent.glob("*.py") if each.is_file()] if file.parent.is_dir() else []
-        raise Refused(
+        raise UnknownPipeline(
             f"the file {file}",
             expected="a Python file that declares a pipeline",
             observed="a directory" if file.is_dir() else "no such file",
@@ -211,18 +207,48 @@ def pipelines_of_file(file: Path) -> tuple[Pipeline, ...]:
     return tuple(each for each in _named_by(Registration(module, str(file))) if isinstance(each, Pipeline))
 
 
+def names_file(text: str) -> bool:
+    """Whether a text is ``file.py``, or ``file.py:NAME``, and no name of a pipeline."""
+    return text.partition(":")[0].endswith(".py")
+
+
+def pipeline_of_file(text: str) -> Pipeline:
+    """Register the pipelines of a file, as :func:`pipelines_of_file`, and return one of them.
+
+    Args:
+        text: ``file.py``, or ``file.py:NAME`` where it has several.
+
+    Raises:
+        StreamplanError: As of :func:`pipelines_of_file`, or the file has several, or none of that name.
+    """
+    file, colon, name = text.partition(":")
+    pipelines = {pipeline.name: pipeline for pipeline in pipelines_of_file(Path(file))}
+    chosen = pipelines.get(name) if colon else next(iter(pipelines.values())) if len(pipelines) == 1 else None
+    if chosen is None:
+        raise Refused(
+            f"the pipeline of {file}",
+            expected=" or ".join(f"{file}:{each}" for each in pipelines) or f"one in PIPELINE of {file}",
+            observed=text,
+        )
+    return chosen
+
+
 def chosen_pipelines(names: Iterable[str]) -> tuple[tuple[Pipeline, ...], tuple[BrokenPipeline, ...]]:
     """Return the pipelines of those names and what is broken of them; all that is registered where there is no name.
 
     Args:
-        names: The names. One that no pipeline has is broken, and ends nothing for the others.
+        names: The names, or files that declare pipelines. One that no pipeline has is broken, and ends nothing for the
+            others.
     """
     if not (wanted := tuple(dict.fromkeys(names))):
         return _look_up()
     pipelines, broken = [], []
     for name in wanted:
         try:
-            pipelines.append(pipeline_named(name))
+            if not names_file(name):
+                pipelines.append(pipeline_named(name))
+            else:
+                pipelines += [pipeline_of_file(name)] if ":" in name else pipelines_of_file(Path(name))
         except StreamplanError as error:
             broken.append(BrokenPipeline(name, error))
     return tuple(pipelines), tuple(broken)
@@ -310,10 +336,12 @@ def _pipelines_elsewhere(module: ModuleType, attribute: str, found: object) -> s
         return f"Leave out {described(wrong)}."
     if isinstance(found, Topology):
         return f"Write {attribute} = Pipeline(name='…', topology={_name_in(module, found)}, description='…')."
-    if name := next((name for name, each in vars(module).items() if isinstance(each, Pipeline)), ""):
-        if name in ("PIPELINE", "PIPELINES"):  # the registration names another object
+    if names := [name for name, each in vars(module).items() if isinstance(each, Pipeline)]:
+        if names[0] in ("PIPELINE", "PIPELINES"):  # the registration names another object
             return f"Write {module.__name__} in the registration, without what is behind the colon."
-        return f"It has a Pipeline in {name}. Write {attribute} = {name}."
+        if names[1:] and attribute == "PIPELINE":
+            return f"It has Pipelines in {' and '.join(names)}. Write PIPELINES = ({', '.join(names)})."
+        return f"It has a Pipeline in {names[0]}. Write {attribute} = {names[0]}."
     if topology := next((each for each in vars(module).values() if isinstance(each, Topology)), None):
         name = _name_in(module, topology)
         return f"It has a Topology. Write {attribute} = Pipeline(name='…', topology={name}, description='…')."

@@ -273,6 +273,7 @@ def test_a_file_without_a_pipeline_is_refused(
     ("code", "remedy"),
     [
         ("pipeline = declare('one')", "It has a Pipeline in pipeline. Write PIPELINE = pipeline."),
+        ("a, b = declare('one'), declare('two')", "It has Pipelines in a and b. Write PIPELINES = (a, b)."),
         (
             "from streamplan import Pipeline\ndef make(name='x') -> Pipeline: ...",
             "It has the function make. Write PIPELINE = make().",
@@ -312,6 +313,6 @@ def test_a_wrong_registration_is_answered_with_the_right_one(theirs: Theirs, var
 
 def test_a_file_in_place_of_a_pipeline_is_told(theirs: Theirs) -> None:
     with pytest.raises(
-        Refused, match=r"observed a file\. A file is for run.*PYTHONPATH=flows STREAMPLAN_PIPELINES=good"
+        Refused, match=r"observed a file\. Register its module, PYTHONPATH=flows STREAMPLAN_PIPELINES=good"
     ):
         pipeline_named("flows/good.py")
