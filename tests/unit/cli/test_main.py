@@ -413,6 +413,14 @@ def test_a_command_about_a_pipeline_takes_its_file(two: str, capsys: pytest.Capt
     assert "expected a Python file that declares a pipeline, observed no such file" in capsys.readouterr().err
 
 
+def test_tasks_ends_with_another_status_where_kafka_cannot_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["tasks", "orders", "--bootstrap-servers", "127.0.0.1:1"]) == 75
+    assert " 0_0    -          -            -" in capsys.readouterr().out
+
+
 def test_validate_takes_files(two: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked = fake_validation(monkeypatch)
     Path("broken_pipeline.py").write_text("PIPELINE = 1 +")
