@@ -34,7 +34,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from streamplan.errors import Refused, StreamplanError, did_you_mean
-from streamplan.judged_words import described
+from streamplan.judged_words import OF_ANOTHER_LIBRARY, described
 from streamplan.model.expressions import NoTruthValue
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
@@ -309,7 +309,7 @@ def _named_by(registration: Registration) -> tuple[Pipeline | str, ...]:
         raise Refused(
             registration.subject,
             expected="one that can be imported",
-            observed=f"{_place(error, module_name)}{type(error).__name__}: {told}",
+            observed=f"{_place(error, module_name)}{type(error).__name__}{told and f': {told}'}",
             remedy=_remedy(error, registration, module_name),
         ) from error
     named = (found,) if isinstance(found, Pipeline) else found
@@ -454,6 +454,8 @@ def _remedy(error: BaseException, registration: Registration, module_name: str) 
 def _advice(error: BaseException) -> str:
     """What to write in place of a mistake of Python that declarations have."""
     names = sys.modules["streamplan"].__all__
+    if any("/pyspark/sql/" in frame.filename for frame in traceback.extract_tb(error.__traceback__)):
+        return f"A declaration runs without Spark. {OF_ANOTHER_LIBRARY}, and not from pyspark."
     if isinstance(error, NameError):
         if error.name in names:
             return f"Write from streamplan import {error.name}."

@@ -94,7 +94,7 @@ BREAKS = {
     "def wrong(:": r"/broken_module.py:9: SyntaxError: invalid syntax",
     "  indented = 1": r"/broken_module.py:9: IndentationError: unindent does not match",
     "raise SystemExit(3)": r"broken_module.py:9: SystemExit: 3",
-    "import sys; sys.exit()": r"broken_module.py:9: SystemExit: ",
+    "import sys; sys.exit()": r"broken_module.py:9: SystemExit\. Correct",
     "def again(): again()\nagain()": r"broken_module.py:9: RecursionError",
     "import json; json.loads('{')": r"broken_module.py:9: JSONDecodeError",  # the user's line, not the library's
     "Json('id').fields": r"broken_module.py:9: ValueError",
@@ -279,6 +279,10 @@ def test_a_file_without_a_pipeline_is_refused(
             "It has the function make. Write PIPELINE = make().",
         ),
         ("def make(): ...\nPIPELINE = make", "Call it: PIPELINE = make()."),
+        (
+            "from pyspark.sql import functions as F\nF.col('a')",
+            "AssertionError. A declaration runs without Spark. Write ",
+        ),
         ("from streamplan import Topology\nPIPELINE = Topology('x')", "Write PIPELINE = Pipeline(name='…', topology="),
         ("W = JoinWindows", "Write from streamplan import JoinWindows."),
         ("KafkaStreams()", "Write Pipeline(name='…', topology=topology, description='…')."),
