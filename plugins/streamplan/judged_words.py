@@ -311,6 +311,13 @@ def sample(name: str, hint: Any, examples: Mapping[Any, str]) -> str:
     return f"For example {f'{name}=' if name else ''}{written}"
 
 
+OF_ANOTHER_LIBRARY = "Write the expression with F from streamplan: F.amount > 0"
+"""What to write in place of an expression of PySpark, or of another library."""
+
+_EXPRESSIONS_OF = ("pyspark", "polars", "pandas", "sqlalchemy", "ibis", "duckdb")
+"""Libraries that have expressions of their own."""
+
+
 def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> str:
     """What to write in place of a value, or of a part of one, where it tells what is meant.
 
@@ -329,6 +336,8 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         return str(written)
     if is_not_called(value):
         return f"Write {_before(value.__self__)}{value.__name__}()"
+    if type(value).__module__.partition(".")[0] in _EXPRESSIONS_OF and str in kinds:
+        return OF_ANOTHER_LIBRARY
     if hasattr(value, "schema") and isinstance(value.schema, str) and name in ("schema", "state"):
         return f"Write its text: {value.schema!r}"
     if type(value).__module__ == "streamplan.model.processor" and name in ("store", "state"):

@@ -34,7 +34,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from streamplan.errors import Refused, StreamplanError, did_you_mean
-from streamplan.judged_words import described
+from streamplan.judged_words import OF_ANOTHER_LIBRARY, described
 from streamplan.model.expressions import NoTruthValue
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
@@ -157,14 +157,10 @@ def pipeline_named(name: str) -> Pipeline:
     names = [pipeline.name for pipeline in pipelines]
     kind = Refused if broken else UnknownPipeline
     if name.endswith(".py"):
-        module = Path(name).stem
-        how = f"A file is for run. Elsewhere register its module, PYTHONPATH={Path(name).parent} {VARIABLE}={module}, "
-        raise kind(
-            f"pipeline {name!r}",
-            expected="the name of a pipeline",
-            observed="a file",
-            remedy=f"{how}and name the pipeline.",
+        how = (
+            f"Register its module, PYTHONPATH={Path(name).parent} {VARIABLE}={Path(name).stem}, and name the pipeline."
         )
+        raise kind(f"pipeline {name!r}", expected="the name of a pipeline", observed="a file", remedy=how)
     raise kind(
         f"pipeline {name!r}",
         expected=" or ".join(names) or "one that is registered",
@@ -188,7 +184,7 @@ def pipelines_of_file(file: Path) -> tuple[Pipeline, ...]:
     file = file.resolve()
     if not file.is_file():
         near = [each.name for each in file.parent.glob("*.py") if each.is_file()] if file.parent.is_dir() else []
-        raise Refused(
+        raise UnknownPipeline(
             f"the file {file}",
             expected="a Python file that declares a pipeline",
             observed="a directory" if file.is_dir() else "no such file",
@@ -227,18 +223,53 @@ def pipelines_of_file(file: Path) -> tuple[Pipeline, ...]:
     return tuple(each for each in _named_by(Registration(module, str(file))) if isinstance(each, Pipeline))
 
 
+_FILE = re.compile(r"(.*\.py)(?:(:)(.*))?", re.DOTALL)
+"""A file, or a pipeline of one. A folder may have a colon in its name."""
+
+
+def names_file(text: str) -> bool:
+    """Whether a text is ``file.py``, or ``file.py:NAME``, and no name of a pipeline."""
+    return _FILE.fullmatch(text) is not None
+
+
+def pipeline_of_file(text: str) -> Pipeline:
+    """Register the pipelines of a file, as :func:`pipelines_of_file`, and return one of them.
+
+    Args:
+        text: ``file.py``, or ``file.py:NAME`` where it has several.
+
+    Raises:
+        StreamplanError: As of :func:`pipelines_of_file`, or the file has several, or none of that name.
+    """
+    found = _FILE.fullmatch(text)
+    file, colon, name = found.groups(default="") if found is not None else (text, "", "")
+    pipelines = {pipeline.name: pipeline for pipeline in pipelines_of_file(Path(file))}
+    chosen = pipelines.get(name) if colon else next(iter(pipelines.values())) if len(pipelines) == 1 else None
+    if chosen is None:
+        raise Refused(
+            f"the pipeline of {file}",
+            expected=" or ".join(f"{file}:{each}" for each in pipelines) or f"one in PIPELINE of {file}",
+            observed=text,
+        )
+    return chosen
+
+
 def chosen_pipelines(names: Iterable[str]) -> tuple[tuple[Pipeline, ...], tuple[BrokenPipeline, ...]]:
     """Return the pipelines of those names and what is broken of them; all that is registered where there is no name.
 
     Args:
-        names: The names. One that no pipeline has is broken, and ends nothing for the others.
+        names: The names, or files that declare pipelines. One that no pipeline has is broken, and ends nothing for the
+            others.
     """
     if not (wanted := tuple(dict.fromkeys(names))):
         return _look_up()
     pipelines, broken = [], []
     for name in wanted:
         try:
-            pipelines.append(pipeline_named(name))
+            if not names_file(name):
+                pipelines.append(pipeline_named(name))
+            else:
+                pipelines += pipelines_of_file(Path(name)) if name.endswith(".py") else [pipeline_of_file(name)]
         except StreamplanError as error:
             broken.append(BrokenPipeline(name, error))
     return tuple(pipelines), tuple(broken)
@@ -299,7 +330,7 @@ def _named_by(registration: Registration) -> tuple[Pipeline | str, ...]:
         raise Refused(
             registration.subject,
             expected="one that can be imported",
-            observed=f"{_place(error, module_name)}{type(error).__name__}: {told}",
+            observed=f"{_place(error, module_name)}{type(error).__name__}{told and f': {told}'}",
             remedy=_remedy(error, registration, module_name),
         ) from error
     named = (found,) if isinstance(found, Pipeline) else found
@@ -326,10 +357,12 @@ def _pipelines_elsewhere(module: ModuleType, attribute: str, found: object) -> s
         return f"Leave out {described(wrong)}."
     if isinstance(found, Topology):
         return f"Write {attribute} = Pipeline(name='…', topology={_name_in(module, found)}, description='…')."
-    if name := next((name for name, each in vars(module).items() if isinstance(each, Pipeline)), ""):
-        if name in ("PIPELINE", "PIPELINES"):  # the registration names another object
+    if names := [name for name, each in vars(module).items() if isinstance(each, Pipeline)]:
+        if names[0] in ("PIPELINE", "PIPELINES"):  # the registration names another object
             return f"Write {module.__name__} in the registration, without what is behind the colon."
-        return f"It has a Pipeline in {name}. Write {attribute} = {name}."
+        if names[1:] and attribute == "PIPELINE":
+            return f"It has Pipelines in {' and '.join(names)}. Write PIPELINES = ({', '.join(names)})."
+        return f"It has a Pipeline in {names[0]}. Write {attribute} = {names[0]}."
     if topology := next((each for each in vars(module).values() if isinstance(each, Topology)), None):
         name = _name_in(module, topology)
         return f"It has a Topology. Write {attribute} = Pipeline(name='…', topology={name}, description='…')."
@@ -442,6 +475,8 @@ def _remedy(error: BaseException, registration: Registration, module_name: str) 
 def _advice(error: BaseException) -> str:
     """What to write in place of a mistake of Python that declarations have."""
     names = sys.modules["streamplan"].__all__
+    if any("/pyspark/sql/" in frame.filename for frame in traceback.extract_tb(error.__traceback__)):
+        return f"A declaration runs without Spark. {OF_ANOTHER_LIBRARY}, and not from pyspark."
     if isinstance(error, NameError):
         if error.name in names:
             return f"Write from streamplan import {error.name}."

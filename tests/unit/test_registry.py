@@ -94,7 +94,7 @@ BREAKS = {
     "def wrong(:": r"/broken_module.py:9: SyntaxError: invalid syntax",
     "  indented = 1": r"/broken_module.py:9: IndentationError: unindent does not match",
     "raise SystemExit(3)": r"broken_module.py:9: SystemExit: 3",
-    "import sys; sys.exit()": r"broken_module.py:9: SystemExit: ",
+    "import sys; sys.exit()": r"broken_module.py:9: SystemExit\. Correct",
     "def again(): again()\nagain()": r"broken_module.py:9: RecursionError",
     "import json; json.loads('{')": r"broken_module.py:9: JSONDecodeError",  # the user's line, not the library's
     "Json('id').fields": r"broken_module.py:9: ValueError",
@@ -277,11 +277,16 @@ def test_a_file_without_a_pipeline_is_refused(
     ("code", "remedy"),
     [
         ("pipeline = declare('one')", "It has a Pipeline in pipeline. Write PIPELINE = pipeline."),
+        ("a, b = declare('one'), declare('two')", "It has Pipelines in a and b. Write PIPELINES = (a, b)."),
         (
             "from streamplan import Pipeline\ndef make(name='x') -> Pipeline: ...",
             "It has the function make. Write PIPELINE = make().",
         ),
         ("def make(): ...\nPIPELINE = make", "Call it: PIPELINE = make()."),
+        (
+            "from pyspark.sql import functions as F\nF.col('a')",
+            "AssertionError. A declaration runs without Spark. Write ",
+        ),
         ("from streamplan import Topology\nPIPELINE = Topology('x')", "Write PIPELINE = Pipeline(name='…', topology="),
         ("W = JoinWindows", "Write from streamplan import JoinWindows."),
         ("KafkaStreams()", "Write Pipeline(name='…', topology=topology, description='…')."),
@@ -316,6 +321,6 @@ def test_a_wrong_registration_is_answered_with_the_right_one(theirs: Theirs, var
 
 def test_a_file_in_place_of_a_pipeline_is_told(theirs: Theirs) -> None:
     with pytest.raises(
-        Refused, match=r"observed a file\. A file is for run.*PYTHONPATH=flows STREAMPLAN_PIPELINES=good"
+        Refused, match=r"observed a file\. Register its module, PYTHONPATH=flows STREAMPLAN_PIPELINES=good"
     ):
         pipeline_named("flows/good.py")

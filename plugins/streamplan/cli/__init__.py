@@ -10,7 +10,7 @@ from importlib import import_module
 from rich.console import Console
 
 from streamplan import __version__
-from streamplan.cli.command import Commands
+from streamplan.cli.command import Commands, take_file
 from streamplan.cli.program import Parser, as_typed, program
 from streamplan.errors import StreamplanError, did_you_mean
 from streamplan.programs import ExitStatus, run_program
@@ -109,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options, unknown = parser.parse_known_args(arguments)
         if unknown and first is not None:
             commands.refuse(first, unknown)
+        take_file(options)
         return int(options.run(options))
 
     return run_program(run, _tell)

@@ -214,4 +214,5 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise WrongUsage(f"--topology {file}", expected="a text file", observed=str(error)) from error
+        observed = getattr(error, "strerror", None) or "bytes that are no text"
+        raise WrongUsage(f"--topology {file}", expected="a text file", observed=observed) from error

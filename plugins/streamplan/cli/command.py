@@ -80,8 +80,11 @@ class Commands:
         hint = f"Did you mean {meant}?" if meant in options else did_you_mean(named, options)
         if named == "--pipeline" or (named == "-p" and "--port" not in options):
             hint = f"The pipeline is named without an option: {parser.prog} PIPELINE"
-        elif not named and not any(action.metavar == "PIPELINE" for action in parser._actions):
-            hint = "It takes no pipeline"
+        elif not hint and "--application-id" in (meant, named):
+            hint = "It takes a registered pipeline. check, top, topic, store and letters take any application"
+        elif not named:
+            takes = any(action.metavar == "PIPELINE" for action in parser._actions)
+            hint = "It takes one pipeline" if takes else "It takes no pipeline"
         parser.error(". ".join(filter(None, [f"unrecognized arguments: {' '.join(unknown)}", hint])))
 
 
@@ -95,6 +98,16 @@ def _wrapped(text: str) -> str:
     return "\n".join(parts)
 
 
+def take_file(options: argparse.Namespace) -> None:
+    """Register the file that stands in place of a pipeline's name, and let the options name its pipeline."""
+    if not getattr(options, "takes_file", False) or ".py" not in (options.pipeline or ""):
+        return
+    from streamplan.registry import names_file, pipeline_of_file  # imports the language
+
+    if names_file(options.pipeline):
+        options.pipeline = pipeline_of_file(options.pipeline).name
+
+
 def add_pipeline(parser: argparse.ArgumentParser, *, default: str | None = None, optional: str = "") -> None:
     """Add the argument ``PIPELINE``, which every command has that is about one pipeline.
 
@@ -103,14 +116,16 @@ def add_pipeline(parser: argparse.ArgumentParser, *, default: str | None = None,
         optional: What the command does without the argument, where it may be left out.
     """
     text = "the name of a registered pipeline, see `list`"
-    text += f" (default: {default})" if default else f"; {optional}" if optional else ""
+    text += f" (default: {default})" if default else ", or a file that declares one"
+    text += f"; {optional}" if optional else ""
     nargs = "?" if default or optional else None
     parser.add_argument("pipeline", metavar="PIPELINE", nargs=nargs, default=default, help=text)
+    parser.set_defaults(takes_file=default is None)  # what Airflow deploys is registered
 
 
 def add_pipelines(parser: argparse.ArgumentParser) -> None:
     """Add the arguments ``PIPELINE``, of which none stands for all pipelines."""
-    text = "names of registered pipelines, see `list` (default: all)"
+    text = "names of registered pipelines, see `list`, or files that declare some (default: all registered)"
     parser.add_argument("pipelines", metavar="PIPELINE", nargs="*", help=text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,7 +55,11 @@ def register(commands: Commands) -> None:
     )
     parser.add_argument("--application-id", metavar="ID", required=True, help="the application.id")
     parser.add_argument(
-        "--topology", type=Path, metavar="FILE", required=True, help="a file with the text of Topology.describe()"
+        "--topology",
+        type=Path,
+        metavar="FILE",
+        required=True,
+        help="a file with the text of Topology.describe(); - for the standard input",
     )
     add_broker_options(parser, servers="ask these brokers, too (default: the text alone is used)")
     parser.add_argument(
@@ -75,19 +80,22 @@ def _run(options: argparse.Namespace) -> int:
             remedy="Nothing was written. Name another file: --output FILE.",
         )
     try:
-        content = options.topology.read_bytes()
+        content = sys.stdin.buffer.read() if str(options.topology) == "-" else options.topology.read_bytes()
         is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # what PowerShell's > writes
         description = content.decode("utf-16" if is_utf_16 else "utf-8")
     except (OSError, ValueError) as error:
-        raise WrongUsage(f"--topology {options.topology}", expected="a text file", observed=str(error)) from error
+        observed = getattr(error, "strerror", None) or "bytes that are no text"
+        raise WrongUsage(f"--topology {options.topology}", expected="a text file", observed=observed) from error
     facts = _facts(options, description)
     imported = import_application(options.application_id, description, facts, file=str(output))
     try:
         with output.open("x", encoding="utf-8") as opened:
             opened.write(imported.text)
     except OSError as error:
-        raise Refused(f"--output {output}", expected="a file that can be written", observed=str(error)) from error
-    plain_console().print("\n".join(_report(imported, options.topology, output, asked=facts is not None)))
+        observed = error.strerror or str(error)
+        raise Refused(f"--output {output}", expected="a file that can be written", observed=observed) from error
+    given = "the standard input" if str(options.topology) == "-" else str(options.topology)
+    plain_console().print("\n".join(_report(imported, given, output, asked=facts is not None)))
     return ExitStatus.DONE if imported.is_verified else ExitStatus.WRONG
 
 
@@ -104,7 +112,7 @@ def _facts(options: argparse.Namespace, description: str) -> Facts | None:
     return observe_facts(KafkaCluster(brokers), options.application_id, subtopologies)
 
 
-def _report(imported: ImportedApplication, given: Path, output: Path, *, asked: bool) -> Iterator[str]:
+def _report(imported: ImportedApplication, given: str, output: Path, *, asked: bool) -> Iterator[str]:
     yield f"{output} is written."
     yield from _verdict(imported, given)
     if not asked:
@@ -112,10 +120,10 @@ def _report(imported: ImportedApplication, given: Path, output: Path, *, asked: 
     if imported.missing:
         yield f"\nNot known from the description ({len(imported.missing)}):"
         yield from (f"  {line}" for line in align_columns([(each.node, each.what) for each in imported.missing]))
-    yield f"\nNext: replace each TODO in {output}, run `streamplan validate`, and read docs/take-over.md."
+    yield f"\nNext: replace each TODO in {output}, run `streamplan validate {output}`, and read docs/take-over.md."
 
 
-def _verdict(imported: ImportedApplication, given: Path) -> Iterator[str]:
+def _verdict(imported: ImportedApplication, given: str) -> Iterator[str]:
     """Whether the file declares the given topology."""
     if imported.refusal:
         yield f"Not verified: the declaration is refused, also when each TODO is replaced.\n{imported.refusal}"

@@ -99,7 +99,8 @@ def write_repository(directory: Path) -> list[Path]:
         The files that were written.
 
     Raises:
-        Refused: The directory's name is no name for a package, another module has it, or a file exists.
+        Refused: The directory's name is no name for a package, another module has it, a file exists, or the directory
+            cannot be written.
     """
     package = _package(directory.absolute().name)
     values = {"name": package.replace("_", "-"), "package": package, "version": __version__}
@@ -125,10 +126,18 @@ def write_repository(directory: Path) -> list[Path]:
             observed=f"there is a module {package}",
             remedy=_REMEDY,
         )
-    for file, content in contents.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("x") as opened:
-            opened.write(content)
+    try:
+        for file, content in contents.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("x") as opened:
+                opened.write(content)
+    except OSError as error:
+        raise Refused(
+            f"repository in {directory}",
+            expected="a directory that files can be written into",
+            observed=f"{error.strerror}: {error.filename}",
+            remedy="Name another directory.",
+        ) from error
     return list(contents)
 
 
@@ -151,7 +160,7 @@ def _package(name: str) -> str:
         Refused: It cannot be one.
     """
     package = re.sub(r"[-. ]", "_", name.lower())
-    if not re.fullmatch(r"[a-z][a-z0-9_]*[a-z0-9]", package) or keyword.iskeyword(package):
+    if not re.fullmatch(r"[a-z]([a-z0-9_]*[a-z0-9])?", package) or keyword.iskeyword(package):
         raise Refused(
             f"directory {name!r}",
             expected="a name with which a package can begin: a letter, then letters, digits, '-' and '_'",

@@ -39,7 +39,7 @@ from streamplan.observability.observed import Observed
 from streamplan.observability.sampler import Sampler
 from streamplan.processes import ProcessRef
 from streamplan.programs import ExitStatus
-from streamplan.registry import pipeline_named, pipelines_of_file
+from streamplan.registry import names_file, pipeline_named, pipeline_of_file
 from streamplan.settings import Settings
 from streamplan.spark.submit import local_submit, pyspark_home, submit_environment
 
@@ -50,9 +50,6 @@ _SPARK_LINE = re.compile(
     r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d |%\d\|\d+|\tat |WARNING: |Using Spark's default log4j|Setting def"
 )
 """How lines of Spark, of its JVM and of Kafka's clients begin, which stay in the log."""
-
-_FILE = re.compile(r"(.*\.py)(?:(:)(.*))?", re.DOTALL)
-"""A file, or a pipeline of one. A folder may have a colon in its name."""
 
 _SHOWN_AT_END = 12
 
@@ -87,7 +84,8 @@ def _run(options: argparse.Namespace) -> int:
         raise WrongUsage("the brokers", expected="--local or --bootstrap-servers", observed="both")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = Settings.from_environment()
-    pipeline = _pipeline(options.pipeline)
+    named = options.pipeline
+    pipeline = pipeline_of_file(named) if names_file(named) else _registered(named)
     pyspark_home()  # says what to do where PySpark is missing
     report = timed_report(Console())
     if settings.jars is None:
@@ -103,23 +101,6 @@ def _run(options: argparse.Namespace) -> int:
         _await_no_aggregator(pipeline, brokers, report)
         with _aggregator(pipeline, brokers, settings) as aggregator:
             return _show(aggregator, pipeline, brokers, settings)
-
-
-def _pipeline(text: str) -> Pipeline:
-    """Return the pipeline of ``file.py``, of ``file.py:NAME``, or the registered one of that name."""
-    found = _FILE.fullmatch(text)
-    if found is None:
-        return _registered(text)
-    file, colon, name = found.groups(default="")
-    pipelines = {pipeline.name: pipeline for pipeline in pipelines_of_file(Path(file))}
-    chosen = pipelines.get(name) if colon else next(iter(pipelines.values())) if len(pipelines) == 1 else None
-    if chosen is None:
-        raise Refused(
-            f"the pipeline of {file}",
-            expected=" or ".join(f"{file}:{each}" for each in pipelines) or f"one in PIPELINE of {file}",
-            observed=text,
-        )
-    return chosen
 
 
 def _registered(name: str) -> Pipeline:

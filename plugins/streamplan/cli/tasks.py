@@ -26,6 +26,7 @@ from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import AggregatorStatus, TaskMigration
+from streamplan.programs import ExitStatus
 from streamplan.registry import pipeline_named
 from streamplan.reports.status import read_migrations, read_status
 from streamplan.settings import Settings
@@ -61,7 +62,8 @@ def _run(options: argparse.Namespace) -> int:
     pipeline = resolve_pipeline(pipeline, brokers)
     cluster = KafkaCluster(brokers)
 
-    def render() -> Group:
+    def render() -> tuple[Group, ExitStatus]:
+        exit_status = ExitStatus.DONE
         status, unknown = None, f"there is no file {file}. STREAMPLAN_REPORTS names its directory."
         try:
             status = read_status(file)
@@ -73,6 +75,7 @@ def _run(options: argparse.Namespace) -> int:
             parts = [heading(pipeline, running, committed_generation(pipeline, brokers))]
             lags = _observe_lags(pipeline, cluster)
         except StreamplanError as error:  # the aggregator's status is worth showing without what Kafka says
+            exit_status = ExitStatus.of(error)
             parts = [Text(f"{pipeline.name}  {' '.join(str(error).split())}", "yellow")]
         if status is None:
             parts.append(Text(f"The instances are not known: {unknown}", "yellow"))
@@ -80,15 +83,16 @@ def _run(options: argparse.Namespace) -> int:
             Text(f"{migration.at}  {_migration_line(migration)}  (aggregator pid {migration.pid})", "dim")
             for migration in read_migrations(file, last=options.history)
         ]
-        return Group(*parts, tasks_table(pipeline, status, lags), *migrations)
+        return Group(*parts, tasks_table(pipeline, status, lags), *migrations), exit_status
 
+    shown, exit_status = render()
     if not options.watch:
-        console.print(render())
-        return 0
-    with Live(render(), console=console, auto_refresh=False) as live:
+        console.print(shown)
+        return exit_status
+    with Live(shown, console=console, auto_refresh=False) as live:
         while True:
             time.sleep(WATCH_SECONDS)
-            live.update(render(), refresh=True)
+            live.update(render()[0], refresh=True)
 
 
 def tasks_table(pipeline: Pipeline, status: AggregatorStatus | None, lags: Mapping[TaskId, int | None]) -> Table:

@@ -110,7 +110,10 @@ def fitted(snapshot: Snapshot, console: Console) -> Group:
 
 def screen(snapshot: Snapshot, parts: _Parts = _FORMS[0]) -> Group:
     """Return what is shown of a snapshot: everything, where nothing else is said."""
-    shown: list[Text | Table] = [_heading(snapshot, whole=parts.whole), _tasks(snapshot, parts)]
+    shown: list[Text | Table] = [_heading(snapshot, whole=parts.whole)]
+    if snapshot.problem:  # there are no tasks and no topics
+        return Group(*shown, *([_checks(snapshot.checks)] if snapshot.checks else []))
+    shown.append(_tasks(snapshot, parts))
     left_out = []
     if parts.tasks is not None:
         left_out.append(quantity(len(snapshot.tasks) - parts.tasks, "stream task"))

@@ -27,11 +27,12 @@ from streamplan.kafka.schema_registry import URL, SchemaRegistry
 from streamplan.model.assignment import large_assignment
 from streamplan.model.diagnostics import Diagnostic, Faulty, refuse
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.pitfalls import pitfalls
 from streamplan.model.topology import Topology
 from streamplan.model.unnamed import unnamed
 from streamplan.model.unused import unused
 from streamplan.programs import ExitStatus
-from streamplan.registry import BrokenPipeline, UnknownPipeline, chosen_pipelines
+from streamplan.registry import HOW_TO_REGISTER, BrokenPipeline, UnknownPipeline, chosen_pipelines
 from streamplan.spark.submit import pyspark_home
 
 
@@ -57,6 +58,8 @@ def register(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     pipelines, broken = chosen_pipelines(options.pipelines)
+    if not pipelines and not broken:
+        raise Refused("pipelines", expected="at least one", observed="none is registered", remedy=HOW_TO_REGISTER)
     unfinished = [each.error.topology for each in broken if isinstance(each.error, Faulty) and each.error.topology]
     found: list[Diagnostic] = []
     try:
@@ -129,7 +132,7 @@ def _show_faults(pipelines: Sequence[Pipeline], found: Sequence[Diagnostic], con
         console.print(f"{pipeline.name}: {verdict}", style=style)
         for fault in of_pipeline:
             console.print(f"  {fault}")
-        warnings = [*unnamed(pipeline.topology), *unused(pipeline)]
+        warnings = [*pitfalls(pipeline), *unnamed(pipeline.topology), *unused(pipeline)]
         if pipeline.is_resolved:
             warnings += large_assignment(pipeline.topology, pipeline.partition_counts)
         for warning in warnings:

@@ -153,6 +153,9 @@ TODO = "TODO:"
 RESERVED_FIELDS = ("record", "table", "element")
 """What expressions see beside the fields of the value. No field has one of these names."""
 
+OF_RECORD = ("key", "timestamp", "topic", "partition", "offset")
+"""What expressions see of ``record``, beside the window."""
+
 TAKE_BATCHES = ("branch", "filter", "filter_not", "map", "map_values")
 """The operations that take a function of an Arrow batch."""
 
@@ -295,10 +298,7 @@ class _Declared(Generic[K, V]):
         name = text.partition(".")[0] if _PATH.fullmatch(text) else text
         known = self._fields is None or name in self._fields or name in RESERVED_FIELDS or name.lower() in _LITERALS
         if self._fields is not None and name.isidentifier() and not known:
-            self._graph.fault(
-                f"{operation}: the value has no field {name!r}",
-                _there_are(name, self._fields),
-            )
+            self._graph.fault(f"{operation}: the value has no field {name!r}", _meant_by(text, self._fields))
         return text
 
     def _columns(self, value: Mapping[str, Text], operation: str) -> Columns:
@@ -3588,7 +3588,18 @@ def _called_of(call: Callable[..., Any]) -> list[Callable[..., Any]]:
 
 def _there_are(name: str, names: tuple[str, ...]) -> str:
     """The names that there are, with the one that may be meant."""
-    return ". ".join(filter(None, [f"It has: {', '.join(names) or 'none'}", did_you_mean(name, names)]))
+    meant = did_you_mean(name, names) or did_you_mean(name, RESERVED_FIELDS)
+    return ". ".join(filter(None, [f"It has: {', '.join(names) or 'none'}", meant]))
+
+
+def _meant_by(text: str, names: tuple[str, ...]) -> str:
+    """What to write in place of a name, or of a path, that begins with no field."""
+    first, _, path = text.partition(".")
+    if first == "F" and path:
+        return f"F stands outside of texts. Write {path}"
+    if path.partition(".")[0] in names:
+        return f"Write {path}"
+    return f"Write record.{text}" if first in OF_RECORD and not path else _there_are(first, names)
 
 
 def _fields_of_right(expression: Text, side: str) -> list[str]:

@@ -30,7 +30,8 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, TopicChoice
 from streamplan.serdes.json import Json
 
-_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+"""A text within an expression."""
 
 _ENDS = ForEach | Peek | PeekFunction | ProcessToAct
 """The operations behind which nothing has to follow."""
@@ -135,10 +136,10 @@ def _unused_fields(pipeline: Pipeline) -> Iterator[Diagnostic]:
     The fields of a schema in a file are not judged: other applications may read the same file.
     """
     topology = pipeline.topology
-    used = [part for group in topology.subtopologies for node in group.nodes for part in _used_by(node)]
+    used = [part for group in topology.subtopologies for node in group.nodes for part in used_by(node)]
     if any(isinstance(part, PythonFunction) for part in used):
         return  # a function may use every field
-    named = {name for part in used for name in re.findall(r"\w+", _TEXT.sub("", str(part)).lower())}
+    named = {name for part in used for name in re.findall(r"\w+", TEXT.sub("", str(part)).lower())}
     inputs = [
         node.store
         for group in topology.subtopologies
@@ -175,8 +176,8 @@ def _unused_fields(pipeline: Pipeline) -> Iterator[Diagnostic]:
                 )
 
 
-def _used_by(node: Node) -> Iterator[str | PythonFunction]:
-    """The expressions and the functions of a node."""
+def used_by(node: Node) -> Iterator[str | PythonFunction]:
+    """Yield the expressions and the functions of a node."""
     match node:
         case Source(timestamp=str() | PythonFunction() as timestamp):
             yield timestamp

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,8 @@ def test_the_file_is_written_and_what_is_missing_is_listed(topology: Path, capsy
         "  orders-products-quantities    the key that it gives",
         "  KSTREAM-AGGREGATE-0000000002  what it computes: count() or aggregate(), and whether it has windows",
         "",
-        "Next: replace each TODO in orders_aggregator.py, run `streamplan validate`, and read docs/take-over.md.",
+        "Next: replace each TODO in orders_aggregator.py, run `streamplan validate orders_aggregator.py`, and read "
+        "docs/take-over.md.",
     ]
     assert 'topology = Topology("orders-aggregator")' in (topology.parent / "orders_aggregator.py").read_text()
 
@@ -57,6 +60,21 @@ def test_a_description_that_is_none_writes_nothing(topology: Path, capsys: pytes
     assert imported() == 2
     assert "--topology orders.txt: expected a text file" in capsys.readouterr().err
     assert not (topology.parent / "orders_aggregator.py").exists()
+
+
+def test_a_description_can_come_through_a_pipe(
+    topology: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(topology.read_bytes())))
+    assert main(["import", "--application-id", "orders-aggregator", "--topology", "-", "--output", "piped.py"]) == 0
+    assert "piped.py is written." in capsys.readouterr().out
+
+
+def test_what_cannot_be_read_is_told_in_words(topology: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("picture.png").write_bytes(b"\x89PNG\xff")
+    for file, observed in (("no.txt", "No such file or directory"), ("picture.png", "bytes that are no text")):
+        assert main(["import", "--application-id", "x", "--topology", file]) == 2
+        assert capsys.readouterr().err == f"--topology {file}: expected a text file, observed {observed}\n"
 
 
 def test_another_topology_is_told_by_the_exit_status(topology: Path, capsys: pytest.CaptureFixture[str]) -> None:

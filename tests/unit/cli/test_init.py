@@ -68,6 +68,17 @@ def test_a_name_that_is_no_name_of_a_package_is_refused(
     assert not (tmp_path / name).exists()
 
 
+def test_a_path_that_is_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "flow").touch()
+    assert main(["init", str(tmp_path / "flow")]) == 78
+    told = capsys.readouterr().err
+    assert f"expected a directory that files can be written into, observed File exists: {tmp_path}/flow" in told
+
+
+def test_a_name_of_one_letter_is_a_name_of_a_package(tmp_path: Path) -> None:
+    assert main(["init", str(tmp_path / "x")]) == 0
+
+
 def test_each_template_is_used() -> None:
     assert {f"{template}.template" for template in FILES.values()} == {file.name for file in TEMPLATES.iterdir()}
 

@@ -135,6 +135,16 @@ def test_without_instances_there_is_no_plan(capsys: pytest.CaptureFixture[str]) 
     assert "argument --instances: expected a whole number, 1 or more, observed 0\n" in capsys.readouterr().err
 
 
+def test_where_nothing_is_registered_nothing_is_validated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = fake_validation(monkeypatch)
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", "")
+    assert main(["validate"]) == 78
+    assert "expected at least one, observed none is registered. Name the module" in capsys.readouterr().err
+    assert asked == []
+
+
 def test_validate_asks_once_about_all_pipelines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -333,6 +343,9 @@ def test_a_size_that_only_the_jvm_could_not_run_is_a_warning_of_plan_and_validat
         (["serve", "orders", "-p", "80"], "Did you mean --port?"),
         (["serve", "orders", "--port", "99999"], "expected a port, 0 to 65535, observed 99999"),
         (["list", "orders"], "unrecognized arguments: orders. It takes no pipeline"),
+        (["describe", "orders", "visits"], "unrecognized arguments: visits. It takes one pipeline"),
+        (["tasks", "--application-id", "x", "orders"], "check, top, topic, store and letters take any application"),
+        (["tasks", "orders", "--group=x"], "It takes a registered pipeline. check, top, topic, store and letters take"),
         (["flow.py"], "no command 'flow.py'. To run the pipeline of a file: "),
     ],
 )
@@ -364,3 +377,55 @@ def test_run_tells_what_is_meant_by_a_path_that_is_no_file_of_python(
     assert "observed a directory. Did you mean flows/one.py?" in told[0]
     assert "Did you mean two.py?" in told[1]
     assert "observed no such file" in told[2]
+
+
+TWO = """
+from streamplan import Json, Pipeline, Topology
+
+def declare(name):
+    topology = Topology(f"{name}-app")
+    topology.stream(name, value=Json("id string")).to("out")
+    return Pipeline(name, topology, "", {name: 1, "out": 1})
+
+PIPELINES = (declare("first"), declare("second"))
+"""
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file with two pipelines, in the working directory. What commands change of the process is taken back."""
+    (tmp_path / "two_pipelines.py").write_text(TWO)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "two_pipelines", raising=False)
+    for variable in ("STREAMPLAN_PIPELINES", "PYTHONPATH"):
+        monkeypatch.setenv(variable, os.environ.get(variable, ""))
+    return "two_pipelines.py"
+
+
+def test_a_command_about_a_pipeline_takes_its_file(two: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", f"{two}:second"]) == 0
+    assert "(topics: [second])" in capsys.readouterr().out
+    assert main(["plan", two]) == 78
+    told = capsys.readouterr().err
+    assert told.startswith(f"the pipeline of {two}: expected {two}:first or {two}:second, observed {two}")
+    assert main(["plan", "one.py"]) == 78
+    assert "expected a Python file that declares a pipeline, observed no such file" in capsys.readouterr().err
+
+
+def test_tasks_ends_with_another_status_where_kafka_cannot_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["tasks", "orders", "--bootstrap-servers", "127.0.0.1:1"]) == 75
+    assert " 0_0    -          -            -" in capsys.readouterr().out
+
+
+def test_validate_takes_files(two: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = fake_validation(monkeypatch)
+    Path("broken_pipeline.py").write_text("PIPELINE = 1 +")
+    assert main(["validate", two]) == 0
+    assert main(["validate", f"{two}:second", "broken_pipeline.py"]) == 1
+    assert "broken_pipeline.py:1: SyntaxError: invalid syntax" in capsys.readouterr().err
+    assert main(["validate", "no_such.py"]) == 78
+    assert asked == [["first", "second"], ["second"]]

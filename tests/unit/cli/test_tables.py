@@ -168,6 +168,12 @@ def test_where_not_all_tasks_fit_those_with_the_greatest_lag_are_shown() -> None
     assert shown == [f"{n // 2}_{n % 2}" for n in range(49, 49 - len(shown), -1)]
 
 
+def test_where_kafka_cannot_be_asked_the_reason_stands_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = replace(snapshot_of_long_names(), problem="Kafka gave no answer", tasks=[], topics=[], checks=[])
+    table_console().print(screen(snapshot))
+    assert capsys.readouterr().out == "orders  Kafka gave no answer\n"
+
+
 def test_in_a_pipe_each_row_is_one_line_with_whole_names(capsys: pytest.CaptureFixture[str]) -> None:
     table_console().print(screen(snapshot_of_long_names()))
     lines = capsys.readouterr().out.splitlines()

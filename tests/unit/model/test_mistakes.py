@@ -337,6 +337,25 @@ orders.filtr("amount > 0")
 orders.filter("amont")
 → 1: filter: the value has no field 'amont'. It has: id, customer, amount. Did you mean amount?
 
+orders.filter("orders.amount")
+→ 1: filter: the value has no field 'orders'. Write amount
+
+orders.map_values({"twice": "F.amount"})
+→ 1: map_values, twice: the value has no field 'F'. F stands outside of texts. Write amount
+
+orders.map_values({"at": "timestamp"})
+→ 1: map_values, at: the value has no field 'timestamp'. Write record.timestamp
+
+orders.flat_map_values("split(id, '-')", {"part": "elment"})
+→ 1: flat_map_values, part: the value has no field 'elment'. It has: id, customer, amount. Did you mean element?
+
+class Column:
+    def __gt__(self, other): return self
+Column.__module__ = "pyspark.sql.classic.column"
+orders.filter(Column() > 0).map_values({"x": Column()})
+→ 4: filter: condition is a Column; it takes a text or a function. Write the expression with F from streamplan: F.amount > 0
+→ 4: map_values: value['x'] is a Column; it takes a text. Write the expression with F from streamplan: F.amount > 0
+
 orders.join(customers, {"city": "table.citty"}, name="joined")
 → 1: join, city: the table has no field 'citty'. It has: name, city. Did you mean city?
 

@@ -72,7 +72,7 @@ FUNCTION = PythonFunction("is_new", bool)
 def test_every_wrong_expression_is_told(operation: Operation, told: list[str], unknown: set[str]) -> None:
     found = judged(operation)
     assert found is not None
-    assert [where for where, _ in found.faults] == told
+    assert [where for where, _, _ in found.faults] == told
     assert found.unknown == unknown
     assert "wrong" not in repr(found.operation)
 
@@ -95,7 +95,7 @@ def test_an_operation_that_is_refused_whatever_its_expressions_are_is_told_once(
 def test_what_uses_an_unknown_field_is_not_judged_and_is_unknown_too() -> None:
     found = judged(MapValues(columns(a="x + wrong", b="wrong", c="'x'", d="d")), unknown=("x",))
     assert found is not None
-    assert [where for where, _ in found.faults] == ["map_values, b"]
+    assert [where for where, _, _ in found.faults] == ["map_values, b"]
     assert found.unknown == {"a", "b"}
 
 
@@ -118,5 +118,5 @@ def test_an_expression_over_a_field_that_is_not_known_is_told_where_it_is_no_sql
 
     no_sql = judge_each(MapValues(columns(a="wrong and", b="wrong > 1")), ("wrong",), attempt)
     assert no_sql is not None
-    assert [where for where, _ in no_sql.faults] == ["map_values, a"]
+    assert [where for where, _, _ in no_sql.faults] == ["map_values, a"]
     assert no_sql.unknown == {"a", "b"}
