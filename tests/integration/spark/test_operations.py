@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -1142,6 +1143,75 @@ def test_groups_of_a_table_and_filters_of_aggregates_go_on_from_what_there_was(t
     often = [(key, value and value["mean"]) for key, value in tried.records("often")]
     assert often == [("x", 3.0), ("z", None), ("z", 9.0)]
     assert tried.dead_letters() == []
+
+
+def test_a_filter_of_windows_goes_on_from_what_there_was(tried: Tried) -> None:
+    """Of time windows and of sessions, restored from their stores, which have no other changelog beside them."""
+    topology, named = tried.topology, tried.named
+    sales = topology.stream(named("sales"), value=SALE).group_by_key()
+    halves = sales.windowed_by(CustomWindows(first_half, size="1 minute", grace="1 hour")).count(store="halves")
+    pairs = halves.filter("count = 2 and unix_millis(record.window.end) % 60000 = 30000")
+    pairs.to_stream().to(named("pairs"))
+    sessions = sales.windowed_by(SessionWindows("20 seconds", grace="1 hour"))
+    means = sessions.aggregate({"mean": "avg(amount)"}, store="means").map_values({"double": "2 * mean"})
+    means.filter_not("double <= 4").to_stream().to(named("large"))
+    tried.create_topics()
+    sold = [
+        [("k", 4, 0), ("k", 4, 10), ("l", 1, 1), ("m", 9, 100)],
+        [("k", 2, 15), ("l", 1, 5), ("m", 9, 101), ("n", 3, 7)],
+        [("k", 0, 20), ("k", 0, 29), ("l", 9, 12), ("m", 9, 60), ("m", 0, 80)],
+        [("k", 9, 900), ("m", 9, 102)],
+    ]
+    known: list[tuple[str, int, int]] = []
+    expected: dict[str, Counter[tuple[bytes, float | None]]] = {"pairs": Counter(), "large": Counter()}
+    for records in sold:
+        before = {"pairs": halves_of(known), "large": sessions_of(known)}
+        known += records
+        after = {"pairs": halves_of(known), "large": sessions_of(known)}
+        for topic, is_kept in (("pairs", lambda count: count == 2), ("large", lambda double: double > 4)):
+            for window in {*before[topic], *after[topic]}:
+                old, new = before[topic].get(window), after[topic].get(window)
+                if new != old and new is not None and is_kept(new[-1]):
+                    expected[topic][window, new[-1]] += 1
+                elif new != old and old is not None and is_kept(old[-1]):
+                    expected[topic][window, None] += 1
+        tried.produce("sales", [(key, sale("x", amount), second) for key, amount, second in records])
+        tried.drain()
+        if not tried.restoring:
+            tried.run_last_again(0)
+            tried.drain()
+    pairs_written = [(m.key(), m.value() and int.from_bytes(m.value(), "big")) for m in tried.read(named("pairs"))]
+    large_written = [(m.key(), m.value() and json.loads(m.value())["double"]) for m in tried.read(named("large"))]
+    assert Counter(pairs_written) == expected["pairs"]
+    assert Counter(large_written) == expected["large"]
+    assert {None, 2} == {value for _, value in expected["pairs"]}
+    assert {store for group in topology.subtopologies for store in group.stores} == {"halves", "means"}
+    assert tried.dead_letters() == []
+    assert_recounted(tried)
+
+
+def halves_of(sold: list[tuple[str, int, int]]) -> dict[bytes, tuple[int, ...]]:
+    """By the key of a window the count of its records."""
+    found: dict[bytes, tuple[int, ...]] = {}
+    for key, _, second in sold:
+        for start, _ in first_half(EPOCH + 1000 * second):
+            window = key.encode() + start.to_bytes(8, "big")
+            found[window] = (found.get(window, (0,))[0] + 1,)
+    return found
+
+
+def sessions_of(sold: list[tuple[str, int, int]]) -> dict[bytes, tuple[float, ...]]:
+    """By the key of a session how many records it has, and twice the mean of their amounts."""
+    found = {}
+    for key in {name for name, *_ in sold}:
+        records = sorted((second, amount) for name, amount, second in sold if name == key)
+        ends = [n for n in range(1, len(records)) if records[n][0] > records[n - 1][0] + 20]
+        for begin, end in pairwise([0, *ends, len(records)]):
+            start, last = (EPOCH + 1000 * records[n][0] for n in (begin, end - 1))
+            amounts = [amount for _, amount in records[begin:end]]
+            window = key.encode() + last.to_bytes(8, "big") + start.to_bytes(8, "big")
+            found[window] = len(amounts), 2 * sum(amounts) / len(amounts)
+    return found
 
 
 @restored

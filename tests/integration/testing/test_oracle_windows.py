@@ -100,6 +100,64 @@ def test_final_results_of_functions_are_those_of_the_library(
     assert compare(spark, jvm, steps, records, "w", deletes=False) > 5
 
 
+FILTERED_IN_WINDOWS = (
+    "stream a; group_by_key; %s; aggregate; table_filter_not; to_stream; windows; to kept; @3 table_map_values; "
+    "table_filter; to_stream; windows; to others"
+)
+FILTERED_SESSIONS = "stream a; group_by_key; %s; count; often; to_stream; to_sessions often"
+
+
+@pytest.mark.parametrize("window", ["short_hops", *soak(["shifts"])])
+def test_a_filter_of_windows_deletes_what_the_library_deletes(spark: SparkSession, jvm: Any, window: str) -> None:
+    """What it has passed, and nothing else. The third record is late, and the last but one too late for a window."""
+    sold = [("k", 0, 0), ("l", 3, 5), ("k", 4, 20), ("k", 0, 21), ("k", 1, 69), ("k", 1, 30), ("l", 1, 75)]
+    records = [Piped("a", key, b'{"n": %d, "s": "x"}' % n, BEGIN + 1000 * second) for key, n, second in sold]
+    assert compare(spark, jvm, program(FILTERED_IN_WINDOWS % window), records) > len(records)
+
+
+def test_a_filter_of_sessions_deletes_what_the_library_deletes(spark: SparkSession, jvm: Any) -> None:
+    """A session is taken in that was kept, and one that was not. The library has forgotten the one at 200 s."""
+    seconds = (("k", 0), ("k", 1), ("k", 60), ("k", 30), ("m", 200), ("m", 200), ("n", 240), ("m", 200))
+    records = [Piped("a", key, b'{"n": 1}', BEGIN + 1000 * second) for key, second in seconds]
+    assert compare(spark, jvm, program(FILTERED_SESSIONS % "short_sessions"), records) > len(records)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(FILTERED_IN_WINDOWS % window for window in ("strict_windows", "short_hops", "later_hops", "sliding_windows")),
+        *(FILTERED_IN_WINDOWS % window for window in ("shifts", "berlin_days")),
+        *(FILTERED_SESSIONS % window for window in ("sessions", "short_sessions")),
+        "stream a; group_by_key; short_sessions; aggregate; table_filter_not; to_stream; to_sessions kept",
+        "stream a; stream b; merge 0; group_by; short_hops; count; often; to_stream; window_counts; to often",
+    ],
+)
+def test_a_filter_of_windows_deletes_at_random_what_the_library_deletes(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    steps = program(text)
+    assert compare(spark, jvm, steps, late_records(seed, steps, 50)) > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("word", ["python_reduce", "python_aggregate"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stream a; group_by_key; short_hops; %s; table_filter; to_stream; windows; to kept",
+        "stream a; group_by_key; short_sessions; %s; table_filter_not; to_stream; to_sessions kept",
+    ],
+)
+def test_a_filter_of_windows_of_functions_deletes_at_random_what_the_library_deletes(
+    spark: SparkSession, jvm: Any, text: str, word: str, seed: int
+) -> None:
+    steps = program(text % word)
+    assert compare(spark, jvm, steps, late_records(seed, steps, 50), deletes=False) > 5
+
+
 def test_sessions_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
     """Two become one, twice; a record is within one; times are equal; and times are on the edge of gap and grace."""
     steps = program(SESSIONS_IN_ALL_WAYS)
