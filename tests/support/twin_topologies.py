@@ -390,6 +390,9 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return table.group_by("if(n % 2 = 0, 'even', null)")
         case "group_plainly", [table]:
             return table.group_by("record.key")
+        case "group_of_window", [table]:
+            key = "if(s is null, null, struct(s as key, unix_millis(record.window.start) as start))"
+            return table.group_by(key, key_serde=TimeWindowed(String()), name=name)
         case "table_reduce", [grouped]:
             return grouped.reduce(came, went, store=name)
         case "table_aggregate", [grouped]:
@@ -960,6 +963,16 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
                 return pair(keys[word], raw(value))
 
             return table.groupBy(_function("KeyValueMapper", "apply", of_group), grouped)
+        case "group_of_window", [table]:
+            kstream = library.jvm.org.apache.kafka.streams.kstream
+
+            def of_window(key: Any, value: Any) -> Any:
+                text = text_or_none((read(value) or {}).get("s"))
+                return pair(None if text is None else kstream.Windowed(text, key.window()), raw(value))
+
+            of_windows = kstream.WindowedSerdes.TimeWindowedSerde(bytes_serde, 60_000)
+            grouped = library.option("Grouped", "with", name, of_windows, bytes_serde)
+            return table.groupBy(_function("KeyValueMapper", "apply", of_window), grouped)
         case "table_reduce", [grouped]:
             reducers = (_function("Reducer", "apply", each) for each in (_came, _went))
             return grouped.reduce(*reducers, library.stored(name))

@@ -36,6 +36,7 @@ from tests.support.twin_drivers import (
     LibraryDriver,
     Piped,
     both,
+    by_key,
     compare,
     last_of_each,
     last_of_each_key,
@@ -156,6 +157,64 @@ def test_a_filter_of_windows_of_functions_deletes_at_random_what_the_library_del
 ) -> None:
     steps = program(text % word)
     assert compare(spark, jvm, steps, late_records(seed, steps, 50), deletes=False) > 5
+
+
+GROUPED_WINDOWS = (
+    "stream a; group_by_key; %s; aggregate; group_of_window; count; to_stream; to_windowed counted; "
+    "@3 table_map_values; table_filter; group_table; table_reduce; to_stream; to_text reduced"
+)
+
+
+def test_windows_are_grouped_as_in_the_library(spark: SparkSession, jvm: Any) -> None:
+    """Within a group, into another one, into none, and out of all. One record is late, and one too late."""
+    sold = [
+        ("k", 0, "x", 5),
+        ("l", 1, "x", 6),
+        ("k", 2, "y", 20),
+        ("l", 3, None, 61),
+        ("k", 4, "x", 30),
+        ("k", 0, "x", 0),
+    ]
+    values = [{"n": n} if text is None else {"n": n, "s": text} for _, n, text, _ in sold]
+    records = [
+        Piped("a", key, json.dumps(value).encode(), BEGIN + 1000 * second)
+        for (key, _, _, second), value in zip(sold, values, strict=True)
+    ]
+    assert compare(spark, jvm, program(GROUPED_WINDOWS % "short_windows"), records) > len(records)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("window", ["short_hops", "sliding_windows", "shifts"])
+def test_windows_are_grouped_at_random_as_in_the_library(spark: SparkSession, jvm: Any, window: str, seed: int) -> None:
+    steps, chosen = program(GROUPED_WINDOWS % window), random.Random(seed)
+    records = [
+        record._replace(value=(record.value or b"").replace(b"x", chosen.choice([b"x", b"y", b"z"])) or None)
+        for record in late_records(seed, steps, 40)
+    ]
+    assert compare(spark, jvm, steps, records) > 0
+
+
+@pytest.mark.soak
+def test_sessions_are_grouped_as_in_the_library(spark: SparkSession, jvm: Any) -> None:
+    """A record changes the bounds of each session that takes it in: else the library puts it into its group again."""
+    steps = program("stream a; group_by_key; short_sessions; aggregate; group_table; count; to_stream; to_text counted")
+    sold = [
+        ("k", "x", 0),
+        ("k", "y", 1),
+        ("l", "x", 2),
+        ("k", "y", 60),
+        ("k", "x", 30),
+        ("l", "z", 10),
+        ("l", "z", 200),
+    ]
+    with both(spark, jvm, steps) as (driver, library):
+        for key, text, second in sold:
+            record = Piped("a", key, b'{"n": 1, "s": "%b"}' % text.encode(), BEGIN + 1000 * second)
+            pipe(driver, record)
+            library.pipe(record)
+            its = {topic: records for topic, records in library.outputs().items() if topic == "counted"}
+            assert by_key(our_outputs(driver, ["counted"])) == by_key(its)
 
 
 def test_sessions_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:

@@ -228,6 +228,17 @@ def test_a_table_that_is_grouped_has_a_state_store(declare: Callable[[Topology],
     assert len([store for group in topology.subtopologies for store in group.stores]) == 2
 
 
+@pytest.mark.parametrize("windows", [MINUTES, SESSIONS], ids=["time windows", "sessions"])
+def test_windows_are_grouped_but_for_final_results(windows: Any) -> None:
+    topology = Topology("grouped")
+    windowed = records(topology).group_by_key().windowed_by(windows)
+    windowed.count(store="counts").filter("count > 1").group_by("unix_millis(record.window.start)").count()
+    assert comparing(topology) == [TableKeySelect]
+    assert refusals(topology) == []
+    windowed.emit_strategy(OnWindowClose()).count().group_by("record.key").count()
+    assert [fault.message for fault in topology.faults] == ["group_by: the table has the final results of windows"]
+
+
 def test_a_filter_compares_that_is_grouped_and_written() -> None:
     topology = Topology("grouped")
     kept = topology.table("t", value=VALUE).filter("n > 1")

@@ -96,7 +96,8 @@ def grouped_changes(batch: DataFrame, frame: RecordFrame, operation: TableKeySel
         frame: As for :func:`changes`; only what is known of the records is used.
         operation: Selects the key.
     """
-    record = _record(operation.key_serde, "to").dropFields("to")
+    without = ["to", *(["session"] if frame.is_of_sessions else [])]
+    record = _record(operation.key_serde, "to").dropFields(*without)
     record = record.withField("order", F.concat(F.col("record.order"), F.array(F.col("place"))))
     record = record.withField("reason", F.lit(None).cast("string"))
     if not frame.keeps_original_value:
@@ -124,7 +125,7 @@ def without_changes(frame: RecordFrame, operation: TableKeySelect) -> RecordFram
     batch = rows.data.where("false").select(
         *(column.alias(name) for name, column in columns.items()),
         F.unix_millis("record.timestamp").alias("at"),
-        "record",
+        (F.col("record").dropFields("window") if rows.windowed else F.col("record")).alias("record"),
     )
     return grouped_changes(batch, rows, operation)
 
