@@ -404,7 +404,8 @@ def _aggregated(
     names = ["place", *(field.name for field in closed_by)]
     if rejected:
         names.append("reason")
-        record = F.lit(None) if restored is not None else record_of_state(records.key_serde)
+        of_record = records.data.schema["record"].dataType
+        record = F.lit(None).cast(of_record) if restored is not None else record_of_state(records.key_serde)
         shared.append(record.alias("record"))
     columns = changed.select(*shared, *names, *parts.from_struct())
     names += ["record"] if rejected else []
