@@ -177,7 +177,11 @@ def _key_and_window(windows: TimeWindows | SessionWindows) -> tuple[Column, list
         return key.cast("binary"), [window, F.lit(True).alias("session")]
     key, start = stored_key(windows)
     begins = F.unix_millis(start)
-    end = F.udf(windows.end_of, "bigint")(begins) if isinstance(windows, CustomWindows) else window_end(windows, begins)
+    if isinstance(windows, CustomWindows):
+        tell = F.udf(windows.end_of, "bigint", useArrow=False)  # with Arrow it warns of the method's type hints
+        end = tell(begins)
+    else:
+        end = window_end(windows, begins)
     window = F.struct(start.alias("start"), F.timestamp_millis(end).alias("end"))
     return key.cast("binary"), [window.alias("window")]
 
