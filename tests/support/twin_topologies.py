@@ -959,8 +959,9 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             def of_group(key: Any, value: Any) -> Any:
                 found = json.loads(bytes(value))
                 even = "even" if found.get("n") is not None and found["n"] % 2 == 0 else None
-                keys = {"group_table": found.get("s"), "group_even": even, "group_plainly": bytes(key).decode()}
-                return pair(keys[word], raw(value))
+                if word == "group_plainly":
+                    return pair(bytes(key).decode(), raw(value))
+                return pair(found.get("s") if word == "group_table" else even, raw(value))
 
             return table.groupBy(_function("KeyValueMapper", "apply", of_group), grouped)
         case "group_of_window", [table]:
