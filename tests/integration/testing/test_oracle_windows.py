@@ -160,7 +160,7 @@ def test_a_filter_of_windows_of_functions_deletes_at_random_what_the_library_del
 
 
 GROUPED_WINDOWS = (
-    "stream a; group_by_key; %s; aggregate; group_of_window; table_reduce; to_stream; to_windowed reduced; "
+    "stream a; group_by_key; %s; aggregate; group_of_window; table_reduce; to_stream; to_text_windowed reduced; "
     "@3 table_map_values; table_filter; group_table; count; to_stream; counts; to_text counted"
 )
 
