@@ -393,6 +393,9 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return table.group_by("if(n % 2 = 0, 'even', null)")
         case "group_plainly", [table]:
             return table.group_by("record.key")
+        case "group_of_window", [table]:
+            key = "if(s is null, null, struct(s as key, unix_millis(record.window.start) as start))"
+            return table.group_by(key, key_serde=TimeWindowed(String()), name=name)
         case "table_reduce", [grouped]:
             return grouped.reduce(came, went, store=name)
         case "table_aggregate", [grouped]:
@@ -484,8 +487,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
         case "by_window", [stream]:
             key = "if(s is null, null, struct(s as key, unix_millis(record.window.start) as start))"
             return stream.select_key(key, key_serde=TimeWindowed(String()))
-        case (("to_windowed" | "group_windowed") as word, [stream]):
-            return stream.to(step.topic) if word == "to_windowed" else stream.group_by_key(name=name)
+        case (("to_windowed" | "to_text_windowed" | "group_windowed") as word, [stream]):
+            return stream.group_by_key(name=name) if word == "group_windowed" else stream.to(step.topic)
         case "to_either", [stream]:
             return stream.to("if(n > 4, 'large', 'small')", topics=("large", "small"), name=name)
         case (("to" | "to_text" | "to_sessions"), [stream]):
@@ -962,10 +965,22 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             def of_group(key: Any, value: Any) -> Any:
                 found = json.loads(bytes(value))
                 even = "even" if found.get("n") is not None and found["n"] % 2 == 0 else None
-                keys = {"group_table": found.get("s"), "group_even": even, "group_plainly": bytes(key).decode()}
-                return pair(keys[word], raw(value))
+                if word == "group_plainly":
+                    return pair(bytes(key).decode(), raw(value))
+                return pair(found.get("s") if word == "group_table" else even, raw(value))
 
             return table.groupBy(_function("KeyValueMapper", "apply", of_group), grouped)
+        case "group_of_window", [table]:
+            kstream = library.jvm.org.apache.kafka.streams.kstream
+
+            def of_window(key: Any, value: Any) -> Any:
+                text = (read(value) or {}).get("s")
+                return pair(None if text is None else kstream.Windowed(text, key.window()), raw(value))
+
+            # Of two keys of bytes, the library never says that they are equal.
+            of_windows = kstream.WindowedSerdes.TimeWindowedSerde(library.serdes.String(), 60_000)
+            grouped = library.option("Grouped", "with", name, of_windows, bytes_serde)
+            return table.groupBy(_function("KeyValueMapper", "apply", of_window), grouped)
         case "table_reduce", [grouped]:
             reducers = (_function("Reducer", "apply", each) for each in (_came, _went))
             return grouped.reduce(*reducers, library.stored(name))
@@ -1139,6 +1154,10 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             if word == "to_windowed":
                 return stream.to(step.topic, library.option("Produced", "with", of_windows, bytes_serde))
             return stream.groupByKey(library.option("Grouped", "with", name, of_windows, bytes_serde))
+        case "to_text_windowed", [stream]:
+            windowed_serdes = library.jvm.org.apache.kafka.streams.kstream.WindowedSerdes
+            of_texts = windowed_serdes.TimeWindowedSerde(library.serdes.String(), 60_000)
+            return stream.to(step.topic, library.option("Produced", "with", of_texts, bytes_serde))
         case "to_either", [stream]:
             chosen = Callback(
                 f"{STREAMS}.processor.TopicNameExtractor",

@@ -3241,8 +3241,8 @@ class KTable(_Declared[K, V]):
         Old and new values go through a repartition topic. A table that is read from a topic gets a state store.
 
         Args:
-            key: A Spark SQL expression. Its text is the new key. Of ``record`` it sees the key. A value for which it is
-                null is in no group.
+            key: A Spark SQL expression. Its text is the new key. Of ``record`` it sees the key, and its window. A value
+                for which it is null is in no group.
             key_serde: The serde that writes the key instead (``Grouped.keySerde``), as ``Long()``. The expression has
                 its type; see :meth:`KStream.select_key`.
             name: Names the processor, and the repartition topic ``<application.id>-<name>-repartition``
@@ -3253,10 +3253,10 @@ class KTable(_Declared[K, V]):
         self._refuse_record(key, "group_by")
         self._refuse_versioned("group_by")
         new_key = Key.declared(graph, "group_by", _word(key), key_serde)
-        if self._window is not None:
+        if self._final:
             graph.fault(
-                "group_by: the keys of the table have windows",
-                "to_stream().group_by('…') groups its updates, each of which counts",
+                "group_by: the table has the final results of windows",
+                "to_stream().group_by('…') groups them. Each of them comes once, and none is taken out of its group",
             )
         if self._joined_from and not self._store:
             graph.fault(

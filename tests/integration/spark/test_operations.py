@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -1143,6 +1144,130 @@ def test_groups_of_a_table_and_filters_of_aggregates_go_on_from_what_there_was(t
     often = [(key, value and value["mean"]) for key, value in tried.records("often")]
     assert often == [("x", 3.0), ("z", None), ("z", 9.0)]
     assert tried.dead_letters() == []
+
+
+def test_a_filter_of_windows_goes_on_from_what_there_was(tried: Tried) -> None:
+    """Of time windows and of sessions, restored from their stores, which have no other changelog beside them."""
+    topology, named = tried.topology, tried.named
+    sales = topology.stream(named("sales"), value=SALE).group_by_key()
+    halves = sales.windowed_by(CustomWindows(first_half, size="1 minute", grace="1 hour")).count(store="halves")
+    pairs = halves.filter("count = 2 and unix_millis(record.window.end) % 60000 = 30000")
+    pairs.to_stream().to(named("pairs"))
+    sessions = sales.windowed_by(SessionWindows("20 seconds", grace="1 hour"))
+    means = sessions.aggregate({"mean": "avg(amount)"}, store="means").map_values({"double": "2 * mean"})
+    means.filter_not("double <= 4").to_stream().to(named("large"))
+    tried.create_topics()
+    sold = [
+        [("k", 4, 0), ("k", 4, 10), ("l", 1, 1), ("m", 9, 100)],
+        [("k", 2, 15), ("l", 1, 5), ("m", 9, 101), ("n", 3, 7)],
+        [("k", 0, 20), ("k", 0, 29), ("l", 9, 12), ("m", 9, 60), ("m", 0, 80)],
+        [("k", 9, 900), ("m", 9, 102)],
+    ]
+    known: list[tuple[str, int, int]] = []
+    expected = {topic: Counter[tuple[bytes, float | None]]() for topic in ("pairs", "large")}
+    for records in sold:
+        before = {"pairs": halves_of(known), "large": sessions_of(known)}
+        known += records
+        after = {"pairs": halves_of(known), "large": sessions_of(known)}
+        expected["pairs"] += passed(before["pairs"], after["pairs"], lambda count: count == 2)
+        expected["large"] += passed(before["large"], after["large"], lambda double: double > 4)
+        tried.produce("sales", [(key, sale("x", amount), second) for key, amount, second in records])
+        tried.drain()
+        if not tried.restoring:
+            tried.run_last_again(0)
+            tried.drain()
+    pairs_written = [(m.key(), m.value() and int.from_bytes(m.value(), "big")) for m in tried.read(named("pairs"))]
+    large_written = [(m.key(), m.value() and json.loads(m.value())["double"]) for m in tried.read(named("large"))]
+    assert Counter(pairs_written) == expected["pairs"]
+    assert Counter(large_written) == expected["large"]
+    assert {None, 2} == {value for _, value in expected["pairs"]}
+    assert {store for group in topology.subtopologies for store in group.stores} == {"halves", "means"}
+    assert tried.dead_letters() == []
+    assert_recounted(tried)
+
+
+@pytest.mark.soak
+def test_a_filter_and_groups_of_windows_of_functions_go_on_from_what_there_was(tried: Tried) -> None:
+    """Of days, which a function deletes at times."""
+    topology, named = tried.topology, tried.named
+    sales = topology.stream(named("sales"), value=SALE).group_by_key()
+    days = sales.windowed_by(CalendarWindows("1 day", time_zone="Asia/Kolkata", grace="2 days"))
+    sums = days.aggregate(
+        lambda: {"total": 0},
+        lambda key, sold, total: {"total": total.total + sold.amount} if sold.amount < 90 else None,
+        schema="total bigint",
+        store="sums",
+    )
+    sums.filter("total > 4").to_stream().to(named("large"))
+    sums.group_by("if(total % 2 = 0, 'even', 'odd')", name="by-parity").count(store="days-per-parity")
+    tried.create_topics()
+    sold = [
+        [("k", 4, 0), ("k", 1, -86_400), ("l", 5, 1), ("m", 99, 2)],
+        [("k", 2, 10), ("k", 5, -86_399), ("l", 99, 3), ("n", 3, 7)],
+        [("k", 1, 11), ("l", 2, 4), ("m", 7, 5), ("k", 99, -86_398), ("k", 1, -86_397)],
+        [("l", 4, 6), ("k", 7, -86_396)],
+    ]
+    totals: dict[bytes, tuple[int, ...]] = {}
+    expected = Counter[tuple[bytes, float | None]]()
+    zone = ZoneInfo("Asia/Kolkata")
+    for records in sold:
+        before = dict(totals)
+        for key, amount, second in records:
+            date = datetime.fromtimestamp(EPOCH / 1000 + second, zone).date()
+            midnight = round(datetime.combine(date, time(), zone).timestamp()) * 1000
+            day = key.encode() + midnight.to_bytes(8, "big")
+            (total,) = totals.pop(day, (0,))
+            if amount < 90:
+                totals[day] = (total + amount,)
+        expected += passed(before, totals, lambda total: total > 4)
+        tried.produce("sales", [(key, sale("x", amount), second) for key, amount, second in records])
+        tried.drain()
+    written = [(m.key(), m.value() and json.loads(m.value())["total"]) for m in tried.read(named("large"))]
+    assert Counter(written) == expected
+    parities = Counter(b"odd" if total % 2 else b"even" for (total,) in totals.values())
+    counted = {m.key(): m.value() for m in tried.read(topology.changelog_topic("days-per-parity"))}
+    assert counted == {parity: big_endian(parities[parity]) for parity in (b"odd", b"even")}
+    assert tried.dead_letters() == []
+
+
+def passed(
+    before: Mapping[bytes, tuple[float, ...]],
+    after: Mapping[bytes, tuple[float, ...]],
+    is_kept: Callable[[float], bool],
+) -> Counter[tuple[bytes, float | None]]:
+    """What a filter passes of the windows that have changed, with the last number of each."""
+    found = Counter[tuple[bytes, float | None]]()
+    for window in {*before, *after}:
+        old, new = before.get(window), after.get(window)
+        if new != old and new is not None and is_kept(new[-1]):
+            found[window, new[-1]] += 1
+        elif new != old and old is not None and is_kept(old[-1]):
+            found[window, None] += 1
+    return found
+
+
+def halves_of(sold: list[tuple[str, int, int]]) -> dict[bytes, tuple[int, ...]]:
+    """By the key of a window the count of its records."""
+    found: dict[bytes, tuple[int, ...]] = {}
+    for key, _, second in sold:
+        for start, _ in first_half(EPOCH + 1000 * second):
+            window = key.encode() + start.to_bytes(8, "big")
+            found[window] = (found.get(window, (0,))[0] + 1,)
+    return found
+
+
+def sessions_of(sold: list[tuple[str, int, int]]) -> dict[bytes, tuple[float, ...]]:
+    """By the key of a session how many records it has, and twice the mean of their amounts."""
+    found = {}
+    for key in {name for name, *_ in sold}:
+        records = sorted((second, amount) for name, amount, second in sold if name == key)
+        ends = [n for n in range(1, len(records)) if records[n][0] > records[n - 1][0] + 20]
+        for begin, end in pairwise([0, *ends, len(records)]):
+            start, last = (EPOCH + 1000 * records[n][0] for n in (begin, end - 1))
+            amounts = [amount for _, amount in records[begin:end]]
+            window = key.encode() + last.to_bytes(8, "big") + start.to_bytes(8, "big")
+            found[window] = len(amounts), 2 * sum(amounts) / len(amounts)
+    return found
 
 
 @restored

@@ -36,6 +36,7 @@ from tests.support.twin_drivers import (
     LibraryDriver,
     Piped,
     both,
+    by_key,
     compare,
     last_of_each,
     last_of_each_key,
@@ -98,6 +99,123 @@ def test_final_results_of_functions_are_those_of_the_library(
     steps = program(text % (window, word))
     records = within_a_segment(seed) if window in SESSIONS else late_records(seed, steps, 40)
     assert compare(spark, jvm, steps, records, "w", deletes=False) > 5
+
+
+FILTERED_IN_WINDOWS = (
+    "stream a; group_by_key; %s; aggregate; table_filter_not; to_stream; windows; to kept; @3 table_map_values; "
+    "table_filter; to_stream; windows; to others"
+)
+FILTERED_SESSIONS = "stream a; group_by_key; %s; count; often; count_values; to_stream; to_sessions often"
+
+
+@pytest.mark.parametrize("window", ["short_hops", *soak(["shifts"])])
+def test_a_filter_of_windows_deletes_what_the_library_deletes(spark: SparkSession, jvm: Any, window: str) -> None:
+    """What it has passed, and nothing else. The third record is late, and the last but one too late for a window."""
+    sold = [("k", 0, 0), ("l", 3, 5), ("k", 4, 20), ("k", 0, 21), ("k", 1, 69), ("k", 1, 30), ("l", 1, 75)]
+    records = [Piped("a", key, b'{"n": %d, "s": "x"}' % n, BEGIN + 1000 * second) for key, n, second in sold]
+    assert compare(spark, jvm, program(FILTERED_IN_WINDOWS % window), records) > len(records)
+
+
+def test_a_filter_of_sessions_deletes_what_the_library_deletes(spark: SparkSession, jvm: Any) -> None:
+    """A session is taken in that was kept, and one that was not. The library has forgotten the one at 200 s."""
+    seconds = (("k", 0), ("k", 1), ("k", 60), ("k", 30), ("m", 200), ("m", 200), ("n", 240), ("m", 200))
+    records = [Piped("a", key, b'{"n": 1}', BEGIN + 1000 * second) for key, second in seconds]
+    assert compare(spark, jvm, program(FILTERED_SESSIONS % "short_sessions"), records) > len(records)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(FILTERED_IN_WINDOWS % window for window in ("strict_windows", "short_hops", "later_hops", "sliding_windows")),
+        *(FILTERED_IN_WINDOWS % window for window in ("shifts", "berlin_days")),
+        *(FILTERED_SESSIONS % window for window in ("sessions", "short_sessions")),
+        "stream a; group_by_key; short_sessions; aggregate; table_filter_not; to_stream; to_sessions kept",
+        "stream a; stream b; merge 0; group_by; short_hops; count; often; to_stream; window_counts; to often",
+    ],
+)
+def test_a_filter_of_windows_deletes_at_random_what_the_library_deletes(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    steps = program(text)
+    assert compare(spark, jvm, steps, late_records(seed, steps, 50)) > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("word", ["python_reduce", "python_aggregate"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stream a; group_by_key; short_hops; %s; table_filter; to_stream; windows; to kept",
+        "stream a; group_by_key; short_sessions; %s; table_filter_not; to_stream; to_sessions kept",
+    ],
+)
+def test_a_filter_of_windows_of_functions_deletes_at_random_what_the_library_deletes(
+    spark: SparkSession, jvm: Any, text: str, word: str, seed: int
+) -> None:
+    steps = program(text % word)
+    assert compare(spark, jvm, steps, late_records(seed, steps, 50), deletes=False) > 5
+
+
+GROUPED_WINDOWS = (
+    "stream a; group_by_key; %s; aggregate; group_of_window; table_reduce; to_stream; to_text_windowed reduced; "
+    "@3 table_map_values; table_filter; group_table; count; to_stream; counts; to_text counted"
+)
+
+
+def test_windows_are_grouped_as_in_the_library(spark: SparkSession, jvm: Any) -> None:
+    """Within a group, into another one, into none, and out of all. One record is late, and one too late."""
+    sold = [
+        ("k", 0, "x", 5),
+        ("l", 1, "x", 6),
+        ("k", 2, "y", 20),
+        ("l", 3, None, 61),
+        ("k", 4, "x", 30),
+        ("k", 0, "x", 0),
+    ]
+    values = [{"n": n} if text is None else {"n": n, "s": text} for _, n, text, _ in sold]
+    records = [
+        Piped("a", key, json.dumps(value).encode(), BEGIN + 1000 * second)
+        for (key, _, _, second), value in zip(sold, values, strict=True)
+    ]
+    assert compare(spark, jvm, program(GROUPED_WINDOWS % "short_windows"), records) > len(records)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("window", ["short_hops", "sliding_windows", "shifts"])
+def test_windows_are_grouped_at_random_as_in_the_library(spark: SparkSession, jvm: Any, window: str, seed: int) -> None:
+    steps, chosen = program(GROUPED_WINDOWS % window), random.Random(seed)
+    records = [
+        record._replace(value=(record.value or b"").replace(b"x", chosen.choice([b"x", b"y", b"z"])) or None)
+        for record in late_records(seed, steps, 40)
+    ]
+    assert compare(spark, jvm, steps, records) > 0
+
+
+@pytest.mark.soak
+def test_sessions_are_grouped_as_in_the_library(spark: SparkSession, jvm: Any) -> None:
+    """A record changes the bounds of each session that takes it in: else the library puts it into its group again."""
+    grouped = "stream a; group_by_key; short_sessions; aggregate; group_table; count"
+    steps = program(f"{grouped}; to_stream; counts; to_text counted")
+    sold = [
+        ("k", "x", 0),
+        ("k", "y", 1),
+        ("l", "x", 2),
+        ("k", "y", 60),
+        ("k", "x", 30),
+        ("l", "z", 10),
+        ("l", "z", 200),
+    ]
+    with both(spark, jvm, steps) as (driver, library):
+        for key, text, second in sold:
+            record = Piped("a", key, b'{"n": 1, "s": "%b"}' % text.encode(), BEGIN + 1000 * second)
+            pipe(driver, record)
+            library.pipe(record)
+            its = {topic: records for topic, records in library.outputs().items() if topic == "counted"}
+            assert by_key(our_outputs(driver, ["counted"])) == by_key(its)
 
 
 def test_sessions_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:

@@ -10,6 +10,7 @@ from streamplan.errors import Refused
 from streamplan.importing.application import ImportedApplication, import_application
 from streamplan.importing.facts import COUNT, SESSIONS, WINDOWS, Facts
 
+from tests.support.described import described
 from tests.support.examples import PIPELINES
 
 # ruff: noqa: E501
@@ -488,6 +489,16 @@ def test_sessions_that_are_suppressed_are_told_by_their_changelog() -> None:
     assert imported.is_verified, imported.differences
     assert "windowed_by(SessionWindows(" in imported.text
     assert ".suppress(UntilWindowCloses())" in imported.text
+
+
+def test_a_filter_of_windows_is_written() -> None:
+    text = described(
+        "KSTREAM-SOURCE-0<clicks> > KSTREAM-AGGREGATE-1[counts] > KTABLE-FILTER-2 > KTABLE-TOSTREAM-3 > KSTREAM-SINK-4<often>"
+    )
+    imported = import_application("my-app", text, Facts(stores={"counts": frozenset({WINDOWS, COUNT})}))
+    assert imported.is_verified, imported.differences
+    assert ".windowed_by(TimeWindows(" in imported.text
+    assert '.filter("TODO: which values KTABLE-FILTER-0000000002 ' in imported.text
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from streamplan.model.kstream import KStream, KTable
@@ -20,7 +21,7 @@ from streamplan.model.stages.stream_join import StreamJoinStage
 from streamplan.model.stages.table_join import TableJoinStage
 from streamplan.model.stages.window import WindowStage
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 EVERY, LAST = Restore.EVERY_RECORD, Restore.LAST_OF_KEY
@@ -28,6 +29,7 @@ VALUE = Json("id string, n bigint")
 SUM = {"id": "id", "n": "n + 1"}
 NAMED = {"n": "table.n"}
 SESSIONS = SessionWindows("5 minutes")
+MINUTES = TimeWindows("1 minute")
 
 
 @dataclass
@@ -128,11 +130,14 @@ WITH_OLD_VALUES: Mapping[str, Callable[[Topology], KTable]] = {
     "a stream as a table with a store": lambda topology: records(topology).to_table(store="latest"),
     "joined tables with a store": lambda topology: table(topology, "a").join(table(topology, "b"), NAMED, store="j"),
     "a grouped table": lambda topology: topology.table("t", value=VALUE).group_by("n").count(),
+    "an aggregate of windows": lambda topology: records(topology).group_by_key().windowed_by(MINUTES).count(),
+    "values of sessions": lambda topology: (
+        records(topology).group_by_key().windowed_by(SESSIONS).count().map_values({"n": "count"})
+    ),
 }
 """Tables that send old values in the library (``KTableImpl.enableSendingOldValues``)."""
 
 NOT_KNOWN: Mapping[str, Callable[[Topology], KTable]] = {
-    "a windowed aggregate": lambda topology: records(topology).group_by_key().windowed_by(SESSIONS).count(),
     "joined tables": lambda topology: table(topology, "a").join(table(topology, "b"), NAMED),
 }
 """Tables that send old values in the library, and here do not."""
@@ -177,6 +182,24 @@ def test_a_filter_is_refused_where_old_values_are_not_known(declare: Callable[[T
     assert [message[:20] for message in refusals(filtered(declare))] == ["filter: the values t"]
 
 
+@pytest.mark.parametrize("windows", [MINUTES, SESSIONS], ids=["time windows", "sessions"])
+def test_a_filter_of_windows_has_no_store_and_is_restored_from_that_of_the_aggregate(windows: Any) -> None:
+    topology = Topology("filtered")
+    counts = records(topology).group_by_key().windowed_by(windows).count(store="counts")
+    counts.filter("count > 5").to_stream().to("filtered")
+    (group,) = topology.subtopologies
+    stage = stage_of(group)
+    assert (group.stores, stage.stores) == (("counts",), {"counts": LAST})
+    assert next(each.windows for each in stages_of(group) if isinstance(each, OldValuesStage)) == windows
+
+
+def test_a_filter_of_windows_with_a_store_is_refused() -> None:
+    topology = Topology("filtered")
+    counts = records(topology).group_by_key().windowed_by(MINUTES).count()
+    counts.filter("count > 5", store="often").to_stream().to("filtered")
+    assert "a store of windows" in topology.faults[0].message
+
+
 def test_a_filter_of_final_results_passes_what_it_keeps() -> None:
     topology = Topology("filtered")
     windows = records(topology).group_by_key().windowed_by(SESSIONS).emit_strategy(OnWindowClose())
@@ -203,6 +226,17 @@ def test_a_table_that_is_grouped_has_a_state_store(declare: Callable[[Topology],
     assert comparing(topology) == [TableKeySelect]
     assert refusals(topology) == []
     assert len([store for group in topology.subtopologies for store in group.stores]) == 2
+
+
+@pytest.mark.parametrize("windows", [MINUTES, SESSIONS], ids=["time windows", "sessions"])
+def test_windows_are_grouped_but_for_final_results(windows: Any) -> None:
+    topology = Topology("grouped")
+    windowed = records(topology).group_by_key().windowed_by(windows)
+    windowed.count(store="counts").filter("count > 1").group_by("unix_millis(record.window.start)").count()
+    assert comparing(topology) == [TableKeySelect]
+    assert refusals(topology) == []
+    windowed.emit_strategy(OnWindowClose()).count().group_by("record.key").count()
+    assert [fault.message for fault in topology.faults] == ["group_by: the table has the final results of windows"]
 
 
 def test_a_filter_compares_that_is_grouped_and_written() -> None:

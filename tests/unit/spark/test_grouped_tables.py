@@ -1,22 +1,23 @@
-"""Groups of a table, with the states in memory: beside a plain recount, over micro-batches and restarts."""
+"""Groups and filters of a table, with the states in memory: beside a recount, over micro-batches and restarts."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import Row
 from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import TableAggregate, TableCount, TableReduce
+from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.changes import Changes
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import STRING
 from streamplan.serdes.serde import MAX_BYTES
-from streamplan.spark.planning.old_values_state import Grouped, OldValuesState, sent_records
+from streamplan.spark.planning.old_values_state import Grouped, OldValuesState, OldWindowsState, sent_records
 from streamplan.spark.planning.process_state import RestoredProcessState
 from streamplan.spark.planning.table_aggregate_state import TableAggregateState
 
@@ -212,3 +213,81 @@ def test_a_filter_leaves_out_the_deletion_of_nothing() -> None:
     rows = [Row(to=None, value=value, record=place(offset, [])) for offset, value in enumerate(values)]
     passed = [row.record["offset"] for row in state.handleInputRows((0, b"k"), iter(rows), None)]
     assert passed == [1, 2, 3, 5, 6]
+
+
+class Windows:
+    """The state of a filter of windows, of one stream task, over micro-batches and restarts."""
+
+    def __init__(self, windows: TimeWindows | SessionWindows) -> None:
+        self.windows, self.variables = windows, Variables()
+
+    def passed(self, updates: Sequence[Update]) -> list[Update]:
+        """What the filter passes of the updates of a micro-batch."""
+        rows = [self._row(update, offset) for offset, update in enumerate(updates)]
+        random.Random(len(rows)).shuffle(rows)
+        return [updates[row.record["offset"]] for row in self._run(rows, restored=False)]
+
+    def restore(self, values: Sequence[Update]) -> None:
+        self.variables = Variables()
+        assert self._run([self._row(value, 0) for value in values], restored=True) == []
+
+    @property
+    def known(self) -> set[tuple[bytes, int, int]]:
+        return {(bytes(key), start, end) for (key, start, end), _ in self.variables.maps["old"].iterator()}
+
+    def _run(self, rows: list[Row], *, restored: bool) -> list[Row]:
+        state = OldWindowsState(self.windows, sends=False, restored=restored)
+        state.init(self.variables)  # type: ignore[arg-type]
+        return list(state.handleInputRows((0,), iter(rows), None))
+
+    @staticmethod
+    def _row(update: Update, offset: int) -> Row:
+        value = b"" if update.kept else None
+        bounds = {"start": update.start, "end": update.end}
+        return Row(partition=0, key=update.key, at=update.at, to=None, value=value, record=place(offset, []), **bounds)
+
+
+class Update(NamedTuple):
+    key: bytes
+    start: int
+    end: int
+    at: int
+    kept: bool
+
+
+def test_a_filter_leaves_out_the_deletion_of_a_window_that_it_has_not_passed() -> None:
+    task = Windows(TimeWindows("1 minute", grace="1 minute"))
+    minutes = [(0, 60_000), (60_000, 120_000)]
+    one, other = ((b"k", *bounds) for bounds in minutes)
+    first = [Update(*one, 1, False), Update(*one, 2, True), Update(*other, 60_001, False), Update(*one, 3, False)]
+    assert task.passed(first) == [first[1], first[3]]
+    second = [Update(*one, 4, False), Update(*other, 60_002, True), Update(b"l", *minutes[1], 60_003, False)]
+    assert task.passed(second) == [second[1]]
+    task.restore([Update(*one, 3, False), Update(*other, 60_002, True)])
+    third = [Update(*one, 5, False), Update(*other, 60_004, False), Update(*other, 60_005, False)]
+    assert task.passed(third) == [third[1]]
+
+
+@pytest.mark.parametrize(
+    "windows", [TimeWindows("1 minute", grace="1 hour"), SessionWindows("1 minute", grace="1 hour")]
+)
+def test_a_window_that_takes_no_update_any_more_is_forgotten(windows: TimeWindows | SessionWindows) -> None:
+    task, minute = Windows(windows), 60_000
+    passed = [Update(b"k", at, at + minute, at + 1, True) for at in range(0, 500 * minute, minute)]
+    for update in passed:
+        assert task.passed([update]) == [update]
+    newest = passed[-1].at
+    needed = {update[:3] for update in passed if update.end > newest - windows.retention_ms + minute}
+    kept = {update[:3] for update in passed if update.end > newest - 2 * windows.retention_ms}
+    assert needed <= task.known <= kept
+    task.restore(passed)
+    assert needed <= task.known <= kept
+
+
+def test_a_session_that_the_store_of_the_table_has_forgotten_was_nothing() -> None:
+    """The library looks in the store, and a session that ends at the last moment is not found there."""
+    task = Windows(SessionWindows("30 seconds", grace="10 seconds"))
+    session, newer = Update(b"k", 0, 0, 0, True), Update(b"l", 40_000, 40_000, 40_000, True)
+    assert task.passed([session]) == [session]
+    assert task.passed([newer]) == [newer]
+    assert task.passed([session._replace(kept=False)]) == []

@@ -18,6 +18,7 @@ from streamplan.model.operations import (
 )
 from streamplan.model.processor_topology import Node, Processor, Subtopology
 from streamplan.model.stages.stage import Restore, Stage
+from streamplan.model.windows import SessionWindows, TimeWindows
 
 
 @dataclass(frozen=True)
@@ -48,23 +49,25 @@ class OldValuesStage(Stage):
         return node
 
     @property
+    def windows(self) -> TimeWindows | SessionWindows | None:
+        """The windows of the table; None for a table without windows."""
+        operation = self.table.operation
+        return operation.window if isinstance(operation, Count | Aggregate) else None
+
+    @property
     def stores(self) -> Mapping[str, Restore]:
         """See :attr:`Stage.stores`."""
         return {str(self.table.store): Restore.LAST_OF_KEY}
 
     def faults(self, others: Sequence[Stage], reached: Collection[str]) -> Iterable[Diagnostic]:
         """See :meth:`Stage.faults`."""
-        (node,), table = self.nodes, self.table
-        what = ""
-        if isinstance(table.operation, Count | Aggregate) and table.operation.window is not None:
-            what = "a table with windows"
-        elif not table.writes_store:
-            what = "the result of a join of tables without a state store"
-        if what:
+        (node,) = self.nodes
+        if not self.table.writes_store:
             yield Diagnostic(
                 node.location,
-                f"{self._operation_of(node)}: the values that {what} had before are not known here. The library "
-                "leaves out the deletion of a key whose value before was not kept either",
+                f"{self._operation_of(node)}: the values that the result of a join of tables without a state store had "
+                "before are not known here. The library leaves out the deletion of a key whose value before was not "
+                "kept either",
                 "to_stream().filter('…') gives the kept values without deletions. For all deletions, write the table "
                 "to a compacted topic with to_stream().to('…') and filter Topology.table('…')",
             )

@@ -38,7 +38,7 @@ from streamplan.model.operations import (
     value_of_stream,
 )
 from streamplan.model.processor_topology import Processor
-from streamplan.model.windows import STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.field_types import FIELD_TYPES, GREATEST_PRECISION
 from streamplan.serdes.internal import value_expression
 from streamplan.serdes.primitive import STRING, KeySerde
@@ -428,6 +428,13 @@ def stored_key(windows: TimeWindows | JoinWindows | None) -> list[Column]:
     key = F.expr(f"substring(key, 1, octet_length(key) - {STORED_WINDOW_BYTES})")
     start = F.timestamp_millis(number_in_key(STORED_WINDOW_BYTES))
     return [key.cast("string").alias("key"), start.alias(WINDOW_START)]
+
+
+def stored_session() -> list[Column]:
+    """Return the key of a changelog record, and its session, which the key's last bytes hold (``SessionKeySchema``)."""
+    end, start = (F.timestamp_millis(number_in_key(STORED_SESSION_BYTES - 8 * place)) for place in range(2))
+    key = F.expr(f"substring(key, 1, octet_length(key) - {STORED_SESSION_BYTES})").cast("string")
+    return [key.alias("key"), F.struct(start.alias("start"), end.alias("end")).alias("window")]
 
 
 def node_arguments(number: int, node: Processor, frame: RecordFrame) -> list[Argument]:

@@ -55,7 +55,7 @@ from streamplan.model.stages.aggregate import (
     has_sliding_windows,
     has_suppressed_results,
 )
-from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows, TimeWindows
+from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.spark.planning.aggregation import (
     CLOSED_BY,
     PLACE,
@@ -64,11 +64,11 @@ from streamplan.spark.planning.aggregation import (
     node_arguments,
     stored_key,
     stored_records,
+    stored_session,
     stored_value,
 )
 from streamplan.spark.planning.field_types import as_state, declared_type, from_state
 from streamplan.spark.planning.function_fold import FunctionFold, Functions, fields_of_reducer
-from streamplan.spark.planning.keys import number_in_key
 from streamplan.spark.planning.merging import PARTS, Merging
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_state import record_in_state, record_of_state, record_place
@@ -235,13 +235,6 @@ def sessions_of(node: Processor) -> SessionWindows:
     windows = windows_of(node)
     assert isinstance(windows, SessionWindows), f"{node.name} aggregates no sessions"
     return windows
-
-
-def stored_session() -> list[Column]:
-    """Return the key of a changelog record, and its session, which the key's last bytes hold (``SessionKeySchema``)."""
-    end, start = (F.timestamp_millis(number_in_key(STORED_SESSION_BYTES - 8 * place)) for place in range(2))
-    key = F.expr(f"substring(key, 1, octet_length(key) - {STORED_SESSION_BYTES})").cast("string")
-    return [key.alias("key"), F.struct(start.alias("start"), end.alias("end")).alias("window")]
 
 
 def final_results(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
@@ -411,7 +404,8 @@ def _aggregated(
     names = ["place", *(field.name for field in closed_by)]
     if rejected:
         names.append("reason")
-        record = F.lit(None) if restored is not None else record_of_state(records.key_serde)
+        of_record = records.data.schema["record"].dataType
+        record = F.lit(None).cast(of_record) if restored is not None else record_of_state(records.key_serde)
         shared.append(record.alias("record"))
     columns = changed.select(*shared, *names, *parts.from_struct())
     names += ["record"] if rejected else []

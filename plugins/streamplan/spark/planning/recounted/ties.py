@@ -10,12 +10,11 @@ from streamplan.model.operations import Aggregate, AggregateColumn, arguments_of
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.field_types import has_map
-from streamplan.spark.planning.aggregation import WINDOW_START, stored_key, with_windows
+from streamplan.spark.planning.aggregation import WINDOW_START, stored_key, stored_session, with_windows
 from streamplan.spark.planning.field_types import declared_type
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.recounted.sessions import with_sessions
 from streamplan.spark.planning.recounted.sliding import with_sliding_windows
-from streamplan.spark.planning.task_windows import stored_session
 from streamplan.spark.planning.window_bounds import window_end
 
 

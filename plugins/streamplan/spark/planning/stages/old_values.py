@@ -36,7 +36,7 @@ class OldValuesPlan(OperatorPlan[OldValuesStage]):
     def operate(self, inputs: RecordFrame, ticks: Callable[[], DataFrame] | None) -> DataFrame:
         """See :meth:`StagePlan.operate`."""
         (node,) = self.stage.nodes
-        return changes(node, inputs)
+        return changes(node, inputs, self.stage.windows)
 
     def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: RecordFrame) -> None:
         """See :meth:`StagePlan.bind`."""
@@ -56,12 +56,12 @@ class OldValuesPlan(OperatorPlan[OldValuesStage]):
         written = planner.written.get(self.stage.subtopology.output_numbers[table.name], known)
         frame = stored_table(table, rows, known, written)
         if table.name == node.name:  # what a filter has stored, it has kept
-            return restore_old_values(node, frame)
+            return restore_old_values(node, frame, self.stage.windows)
         again = self.planner(repeats=True)
         again.bind(table.name, frame)
         behind = self.stage.subtopology.downstream_of([table.name])
         again.plan(each for each in self.stage.subtopology.upstream_of([node]) if each.name in behind)
-        return restore_old_values(node, _computed(again, node, again.inputs_of(node)[0]))
+        return restore_old_values(node, _computed(again, node, again.inputs_of(node)[0]), self.stage.windows)
 
     def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
         """Let the planner go on with what all updates give."""
