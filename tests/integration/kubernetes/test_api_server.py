@@ -32,7 +32,7 @@ pytestmark = pytest.mark.soak
 DEPLOY = PROJECT / "deploy" / "kubernetes"
 VALUES: dict[str, Any] = yaml.safe_load((DEPLOY / "values.yaml").read_text())
 MANIFESTS = sorted(file for file in DEPLOY.glob("*.yaml") if file.name != "values.yaml")
-PASSWORD = "s3cret-of-kafka"
+PASSWORD = "s3cret-of-registry"
 
 WORKER = ("airflow", "airflow-worker")
 DRIVER = ("streams", "streamplan-driver")
@@ -114,7 +114,11 @@ def write_status(plane: ControlPlane, pod: str, phase: str, **state: Mapping[str
 
 
 def test_the_commands_of_the_page_are_taken(plane: ControlPlane, with_topics: Brokers, tmp_path: Path) -> None:
-    login = {"bootstrap.servers": str(with_topics), "sasl.password": PASSWORD}
+    registry = {"url": "http://127.0.0.1:1", "basic.auth.user.info": f"reader:{PASSWORD}"}  # nobody asks it
+    login = {
+        "bootstrap.servers": str(with_topics),
+        **{f"schema.registry.{name}": each for name, each in registry.items()},
+    }
     files = {
         "kafka_default.json": json.dumps({"conn_type": "kafka", "extra": login}),
         "client.json": json.dumps(login),
