@@ -67,7 +67,8 @@ class LikePod:
         (directory / "ca.crt").write_text(plane.authority.read_text())
         (directory / "namespace").write_text(namespace)
         (mounts / "hosts").write_text(f"{Path('/etc/hosts').read_text()}\n{plane.address} {HOST}\n")
-        return cls(mounts, environment)
+        service = {"KUBERNETES_SERVICE_HOST": plane.address, "KUBERNETES_SERVICE_PORT": "443"}  # as in each pod
+        return cls(mounts, {**environment, **service})
 
     def step(self, name: str, argument: str) -> dict[str, Any]:
         words = ["unshare", "--mount", "--propagation", "private", "bash", "-euc", AS_POD, "bash", str(self.mounts)]

@@ -86,6 +86,14 @@ def api_server(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory, sp
     return pod_of(plane, SUPERVISORS[2], tmp_path_factory.mktemp("api server"), spark_jars)
 
 
+def started(worker: AirflowPod, run: str) -> dict[str, Any]:
+    """Let a worker start the aggregator of a DAG run, and return the trigger with which the task defers."""
+    told = worker.step("execute", run)
+    assert "trigger" in told, told
+    trigger: dict[str, Any] = told["trigger"]
+    return trigger
+
+
 def drivers(plane: ControlPlane) -> list[str]:
     return [each["metadata"]["name"] for each in plane.objects("pods", "streams")]
 
@@ -194,7 +202,7 @@ def test_the_roles_permit_what_the_page_says(
 def test_a_worker_gives_the_driver_a_pod_and_a_secret_that_it_cannot_read_itself(
     plane: ControlPlane, worker: AirflowPod
 ) -> None:
-    trigger = worker.step("execute", "manual__1")["trigger"]
+    trigger = started(worker, "manual__1")
     [pod] = plane.objects("pods", "streams")
     metadata = pod["metadata"]
     assert trigger["pod"] == {"master": f"k8s://https://{HOST}", "namespace": "streams", "name": metadata["name"]}
@@ -210,7 +218,7 @@ def test_a_worker_gives_the_driver_a_pod_and_a_secret_that_it_cannot_read_itself
 def test_a_retry_watches_the_same_pod(plane: ControlPlane, worker: AirflowPod) -> None:
     before = of_drivers(plane)
     [name] = drivers(plane)
-    assert worker.step("execute", "manual__1")["trigger"]["pod"]["name"] == name
+    assert started(worker, "manual__1")["pod"]["name"] == name
     assert of_drivers(plane) == before
 
 
@@ -218,7 +226,7 @@ def test_the_end_of_a_driver_is_seen_by_the_triggerer_and_told_by_a_worker(
     plane: ControlPlane, worker: AirflowPod, triggerer: AirflowPod
 ) -> None:
     [name] = drivers(plane)
-    trigger = worker.step("execute", "manual__1")["trigger"]
+    trigger = started(worker, "manual__1")
     write_status(plane, name, "Failed", terminated={"exitCode": 78, "reason": "Error"})
     event = triggerer.step("watch", json.dumps(trigger))["event"]
     told = worker.step("resume", json.dumps(event))
@@ -229,8 +237,8 @@ def test_the_end_of_a_driver_is_seen_by_the_triggerer_and_told_by_a_worker(
 def test_the_next_run_deletes_what_a_driver_has_left_behind(plane: ControlPlane, worker: AirflowPod) -> None:
     """Of a pod that was deleted Kubernetes deletes the secret, too."""
     [ended] = drivers(plane)
-    left = worker.step("execute", "manual__2")["trigger"]["pod"]["name"]
-    newest = worker.step("execute", "manual__3")["trigger"]["pod"]["name"]
+    left = started(worker, "manual__2")["pod"]["name"]
+    newest = started(worker, "manual__3")["pod"]["name"]
     assert sorted(drivers(plane)) == sorted([ended, newest])
     eventually(
         lambda: not [each for each in of_drivers(plane) if left in each],
@@ -245,7 +253,7 @@ def test_a_stopped_run_loses_its_driver_by_the_triggerer(
     plane: ControlPlane, worker: AirflowPod, triggerer: AirflowPod
 ) -> None:
     """No position holds a request to stop before the first start of an application, so the pod is deleted."""
-    trigger = worker.step("execute", "manual__3")["trigger"]
+    trigger = started(worker, "manual__3")
     triggerer.step("kill", json.dumps(trigger))
     assert trigger["pod"]["name"] not in drivers(plane)
 
@@ -253,7 +261,7 @@ def test_a_stopped_run_loses_its_driver_by_the_triggerer(
 def test_a_run_that_ends_without_a_triggerer_loses_its_driver_by_the_api_server_of_airflow(
     plane: ControlPlane, worker: AirflowPod, api_server: AirflowPod
 ) -> None:
-    name = worker.step("execute", "manual__4")["trigger"]["pod"]["name"]
+    name = started(worker, "manual__4")["pod"]["name"]
     api_server.step("ended", "manual__3")
     assert name in drivers(plane)
     api_server.step("ended", "manual__4")
@@ -264,7 +272,7 @@ def test_a_driver_on_a_lost_node_is_deleted_and_the_next_try_starts_another_one(
     plane: ControlPlane, worker: AirflowPod, tmp_path: Path
 ) -> None:
     """Nobody ends the pod, so Kubernetes keeps it as it was, with the note that it was deleted."""
-    trigger = worker.step("execute", "manual__5")["trigger"]
+    trigger = started(worker, "manual__5")
     lost = trigger["pod"]["name"]
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "lost"}}
     target = {"apiVersion": "v1", "kind": "Node", "name": "lost"}
@@ -278,7 +286,7 @@ def test_a_driver_on_a_lost_node_is_deleted_and_the_next_try_starts_another_one(
     told = worker.step("resume", json.dumps({"job": trigger}))
     assert "showed no life in Kafka, phase Running, and was deleted" in told["text"]
     assert lost in drivers(plane)
-    again = worker.step("execute", "manual__5")["trigger"]["pod"]["name"]
+    again = started(worker, "manual__5")["pod"]["name"]
     assert again != lost
     plane.kubectl("delete", "pod", lost, "--namespace", "streams", "--force")
     plane.kubectl("delete", "node", "lost")
