@@ -68,7 +68,8 @@ class LikePod:
         (directory / "namespace").write_text(namespace)
         (mounts / "hosts").write_text(f"{Path('/etc/hosts').read_text()}\n{plane.address} {HOST}\n")
         service = {"KUBERNETES_SERVICE_HOST": plane.address, "KUBERNETES_SERVICE_PORT": "443"}  # as in each pod
-        return cls(mounts, {**environment, **service})
+        own = {name: value for name, value in environment.items() if name != "KUBECONFIG"}  # Spark's client prefers it
+        return cls(mounts, {**own, **service})
 
     def step(self, name: str, argument: str) -> dict[str, Any]:
         words = ["unshare", "--mount", "--propagation", "private", "bash", "-euc", AS_POD, "bash", str(self.mounts)]
