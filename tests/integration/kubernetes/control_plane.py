@@ -53,19 +53,25 @@ STOP_SECONDS = 60
 BUILD_SECONDS = 7200
 
 
-def missing() -> str:
-    """Return why no control plane can be started on this machine; an empty text if one can."""
+def missing(address: str | None = ADDRESS) -> str:
+    """Return why no control plane can be started on this machine; an empty text if one can.
+
+    Args:
+        address: Where its API server would listen; None for an address that this machine does not have yet.
+    """
     if os.geteuid() != 0:
         return "port 443 and a mount namespace are for root alone"
     lacking = sorted(package for program, package in PROGRAMS.items() if shutil.which(program) is None)
     if lacking:
         return f"not installed: {', '.join(lacking)}"
+    if address is None:
+        return ""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((ADDRESS, 443))
+            probe.bind((address, 443))
         except OSError as error:
-            return f"{ADDRESS}:443 is not free: {error}"
+            return f"{address}:443 is not free: {error}"
     return ""
 
 

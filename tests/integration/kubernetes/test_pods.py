@@ -158,7 +158,7 @@ def build(engine: Engine, directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if why := control_plane.missing() or compose.missing() or node.missing():
+    if why := control_plane.missing(None) or compose.missing() or node.missing():
         pytest.skip(why)
     directory = tmp_path_factory.mktemp("cluster")
     with ExitStack() as stack:
