@@ -255,6 +255,19 @@ def test_a_retry_watches_the_pod_that_its_run_has_started(
     assert len(submitted) == 1
 
 
+def test_a_pod_that_is_being_deleted_is_not_watched_again(
+    settings: Settings, api: FakeApiServer, submitted: list[list[str]]
+) -> None:
+    """On a node that is lost nobody ends it: its phase stays Running, and the next try would wait for it again."""
+    first = deferred()
+    metadata = api.objects[f"/api/v1/namespaces/streams/pods/{first.pod['name']}"]["metadata"]
+    metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    second = deferred()
+    assert second.pod != first.pod
+    assert deferred().pod == second.pod
+    assert len(submitted) == 2
+
+
 def test_a_driver_that_another_run_left_behind_gives_way(
     settings: Settings, api: FakeApiServer, submitted: list[list[str]]
 ) -> None:

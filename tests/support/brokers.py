@@ -27,6 +27,7 @@ def local_kafka(
     secure: bool = False,
     properties: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
+    kind: type[LocalKafka] = LocalKafka,
 ) -> LocalKafka:
     """Brokers in ``home``, not started; whoever starts them calls ``down``."""
     # Below the range from which the kernel takes the ports of clients.
@@ -34,7 +35,7 @@ def local_kafka(
     ports = {name: base + offset for offset, name in enumerate(sorted(DEFAULT_PORTS))}
     assert CONTROLLER in ports
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
-    return LocalKafka(
+    return kind(
         settings,
         Ports(home / "stack.json", ports),
         report=say,

@@ -69,9 +69,9 @@ class FakeApiServer:
             return 200, self._keep(request.path, request.body)
         if request.path.endswith("/log") and request.path.removesuffix("/log") in self.objects:
             pod = request.path.split("/")[-2]
-            return (
-                (200, self.logs[pod]) if pod in self.logs else (400, _status(400, "BadRequest", "is waiting to start"))
-            )
+            if pod in self.logs or "nodeName" not in self.objects[request.path.removesuffix("/log")].get("spec", {}):
+                return 200, self.logs.get(pod, "")
+            return 400, _status(400, "BadRequest", "is waiting to start")
         if request.path in self.objects:
             found = self.objects[request.path]
             if request.method == "DELETE":

@@ -139,7 +139,7 @@ def driver_environment(brokers: Brokers) -> dict[str, str]:
 
 
 def running_pod(cluster: DriverCluster, job: str, owner: Owner) -> DriverPod | None:
-    """Return the pod of a job that this DAG run started and that runs.
+    """Return the pod of a job that this DAG run started and that runs. Nobody has deleted it.
 
     Drivers that other DAG runs left behind are stopped, because they do other work. Of the pods that have ended, the
     last one is kept for its log.
@@ -155,6 +155,8 @@ def running_pod(cluster: DriverCluster, job: str, owner: Owner) -> DriverPod | N
     mine: DriverPod | None = None
     ended = []
     for pod, status in cluster.pods(job):
+        if status.is_deleted:
+            continue  # its node ends it, or is lost. Who starts next fences what is left of it
         if status.has_ended:
             ended.append(pod)
         elif status.owner == owner and mine is None:

@@ -44,6 +44,8 @@ class PodStatus:
         reason: Why it waits or has ended, in Kubernetes' words; may be empty.
         owner: The DAG run that started it; None where it says none.
         created: When, in the form of ISO 8601.
+        is_deleted: Whether somebody has deleted it. Its driver may run until its node has ended it. On a node that is
+            lost nobody does, and the pod stays as it was.
     """
 
     uid: str
@@ -52,6 +54,7 @@ class PodStatus:
     reason: str
     owner: Owner | None
     created: str
+    is_deleted: bool
 
     @property
     def has_ended(self) -> bool:
@@ -114,7 +117,8 @@ class DriverPod:
             Refused: The service account may not read logs.
         """
         try:
-            return self._api.text(f"{self._path}/log", container=_CONTAINER, tailLines=str(lines)).rstrip()
+            found = self._api.text(f"{self._path}/log", container=_CONTAINER, tailLines=str(lines)).rstrip()
+            return found or "(no log: the driver has written nothing)"
         except (NotFound, ApiServerUnavailable) as error:
             return f"(no log: {error.observed})"
 
@@ -225,4 +229,5 @@ def status_of(pod: Mapping[str, Any]) -> PodStatus:
         ", ".join(dict.fromkeys(filter(None, reasons))),
         owner,
         metadata.get("creationTimestamp", ""),
+        "deletionTimestamp" in metadata,
     )

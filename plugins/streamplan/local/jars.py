@@ -70,7 +70,18 @@ KAFKA_STREAMS = JarSet("kafka-streams", "4.3.1", ("org.apache.kafka:kafka-stream
 KAFKA_STREAMS_TEST_UTILS = JarSet(
     "kafka-streams-test-utils", "4.3.1", ("org.apache.kafka:kafka-streams-test-utils:4.3.1",), transitive=True
 )
-JAR_SETS = {jars.name: jars for jars in (BROKERS, SPARK, KAFKA_STREAMS, KAFKA_STREAMS_TEST_UTILS)}
+BUCKET = JarSet(
+    "bucket",
+    "3.5.0-2.35.4",
+    # Checkpoints at s3a://…: hadoop-aws of PySpark's Hadoop ends with a NoClassDefFoundError without the others.
+    (
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+        "software.amazon.awssdk:bundle:2.35.4",
+    ),
+    transitive=False,
+)
+JAR_SETS = {jars.name: jars for jars in (BROKERS, SPARK, KAFKA_STREAMS, KAFKA_STREAMS_TEST_UTILS, BUCKET)}
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from streamplan import __version__
 from streamplan.settings import PROJECT, Settings
 
 DEPLOY = PROJECT / "deploy" / "kubernetes"
@@ -79,6 +80,20 @@ def test_an_executor_gets_the_options_of_its_jvm_in_their_order(tmp_path: Path) 
 
 def test_the_programs_of_the_chart_are_started_as_they_are(tmp_path: Path) -> None:
     assert start(tmp_path, "bash", "-c", "exec \\\nairflow scheduler") == ["airflow", "scheduler"]
+
+
+def test_the_image_is_built_on_the_one_that_the_page_builds_before() -> None:
+    """Its first line is looked for on this machine first, and an image of another name is nowhere."""
+    recipe, page = (DEPLOY / "Dockerfile").read_text(), (PROJECT / "docs" / "kubernetes.md").read_text()
+    [base] = re.findall(r"^ARG BASE=(\S+)$", recipe, re.MULTILINE)
+    assert base == f"streamplan:{__version__}"
+    for text in (recipe, page):
+        built = re.findall(r"docker build .*--tag (\S+)", text)
+        assert built == [base, DEFAULTS["spark.kubernetes.container.image"]]
+
+
+def test_the_image_is_built_without_buildkit_too() -> None:
+    assert not re.search(r"^COPY --chmod", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
 
 
 def test_all_pods_have_one_image() -> None:

@@ -126,6 +126,14 @@ def test_a_pod_tells_how_its_driver_is(found: Any, exit_status: int | None, has_
     assert (status.exit_status, status.has_ended, status.reason) == (exit_status, has_ended, reason)
 
 
+def test_a_pod_that_waits_for_its_node_to_end_it_says_so() -> None:
+    deleted = pod(phase="Running")
+    assert not status_of(deleted).is_deleted
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert status_of(deleted).is_deleted
+    assert not status_of(deleted).has_ended
+
+
 def test_the_pods_of_a_job_are_found_with_who_started_them_in_their_order(api: FakeApiServer) -> None:
     for name, job, started_by in (
         ("b", "orders-aggregator", {"streamplan/dag": "d", "streamplan/run": "r:1+2"}),
@@ -139,9 +147,12 @@ def test_the_pods_of_a_job_are_found_with_who_started_them_in_their_order(api: F
 
 
 def test_the_log_of_a_driver_that_has_none_yet_says_why(api: FakeApiServer) -> None:
-    driver = DriverPod(api.master, "streams", "a")
+    driver, path = DriverPod(api.master, "streams", "a"), "/api/v1/namespaces/streams/pods"
     assert "404" in driver.log_tail(3)
-    ApiServer(api.url).create("/api/v1/namespaces/streams/pods", {"kind": "Pod", "metadata": {"name": "a"}})
+    pod: dict[str, Any] = {"kind": "Pod", "metadata": {"name": "a"}}
+    ApiServer(api.url).create(path, pod)
+    assert driver.log_tail(3) == "(no log: the driver has written nothing)"  # no node has the pod yet
+    api.objects[f"{path}/a"]["spec"] = {"nodeName": "node"}
     assert "waiting to start" in driver.log_tail(3)
     api.end("a", 1, "one\ntwo\n")
     assert driver.log_tail(3) == "one\ntwo"
