@@ -135,6 +135,14 @@ class EmbeddedSpark:
         family = [worker, *worker.children(recursive=True)]
         return _kill(family)
 
+    def kill_master(self) -> None:
+        """SIGKILL for the master. The next one has forgotten the applications."""
+        ref = self._process(MASTER)
+        assert ref is not None
+        master = psutil.Process(ref.pid)
+        _kill([master])
+        psutil.wait_procs([master], ANSWER_SECONDS)
+
     def kill_executors(self, number: int) -> list[int]:
         """SIGKILL for the executors of a worker alone, which then starts another one. Returns their pids."""
         return _kill(self._executors(number))

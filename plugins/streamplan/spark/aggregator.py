@@ -34,6 +34,7 @@ from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
 from streamplan.spark.deployment import Deployment
+from streamplan.spark.executors import Executors
 from streamplan.spark.linked import LinkedQuery, link_queries, links
 from streamplan.spark.noted_records import NotedRecords, noted_in
 from streamplan.spark.pacing import Pacing
@@ -212,6 +213,7 @@ def run(
                 return start(query, failed.checkpoint)
 
             holds = _Holds(narrow, restart, progress.heartbeat, report)
+            executors = Executors(spark.sparkContext)
             checkpoints: dict[int, Checkpoint] = {}
             try:
                 for link in links(deployment):
@@ -222,7 +224,7 @@ def run(
                     if _reads_what_is_left(spark, both, claimed, report):
                         _await_written(deployment, link.reader, report)
                         running.append(start(before, prepare(before), to_end=True))
-                        _watch(running, stop, progress, ownership, holds)
+                        _watch(running, stop, progress, ownership, holds, executors)
                         if stop.is_set():
                             return progress
                         running.clear()
@@ -243,7 +245,7 @@ def run(
                         _await_written(deployment, query.reads, report)
                     running.append(start(query, checkpoints[subtopology.id]))
                     if available_now:
-                        _watch(running, stop, progress, ownership, holds)
+                        _watch(running, stop, progress, ownership, holds, executors)
                     else:
                         numbers = " and ".join(str(each.id) for each in query.subtopologies)
                         subject = (
@@ -253,9 +255,11 @@ def run(
                         )
                         report(f"{subject} {', '.join(pipeline.source_topics(query.reads))}")
                 if not available_now:
-                    _watch(running, stop, progress, ownership, holds, until=lambda: ownership.drain_requested)
+                    _watch(
+                        running, stop, progress, ownership, holds, executors, until=lambda: ownership.drain_requested
+                    )
                     if ownership.drain_requested:
-                        _drain(running, deployment, stop, progress, ownership, holds, report)
+                        _drain(running, deployment, stop, progress, ownership, holds, executors, report)
                 if holds.error is not None and not stop.is_set():
                     raise holds.error
             finally:
@@ -451,6 +455,7 @@ def _drain(
     progress: Progress,
     ownership: TaskOwnership,
     holds: _Holds,
+    executors: Executors,
     report: Callable[[str], None],
 ) -> None:
     """End each query when it has processed what the others have written for it. So nothing is on its way afterwards."""
@@ -467,7 +472,7 @@ def _drain(
             return not unprocessed(cluster, positions) or time.monotonic() > deadline
 
         remaining = running[number:]
-        _watch(remaining, stop, progress, ownership, holds, until=is_processed)
+        _watch(remaining, stop, progress, ownership, holds, executors, until=is_processed)
         running[number:] = remaining
         if isinstance(started.planned, LinkedQuery) and progress.pacing is not None:
             # What the first one writes is on its way until the second has committed, too.
@@ -488,13 +493,14 @@ def _watch(
     progress: Progress,
     ownership: TaskOwnership,
     holds: _Holds,
+    executors: Executors,
     *,
     until: Callable[[], bool] = lambda: False,
 ) -> None:
     """Return when every query has ended, ``stop`` is set, or ``until`` says so.
 
-    Raise when a query fails or a newer aggregator comes. A query whose worker died each time at a record goes on
-    without the rest of its partition; ``running`` has the query that was started for it.
+    Raise when a query fails, a newer aggregator comes or the cluster gives no executor. A query whose worker died each
+    time at a record goes on without the rest of its partition; ``running`` has the query that was started for it.
     """
     while not stop.is_set():
         active = [started for started in running if started.query.isActive]
@@ -516,6 +522,7 @@ def _watch(
             return
         ownership.require_latest()
         holds.require_time_left()
+        executors.require_some()
         if until():
             return
         stop.wait(_WATCH_SECONDS)

@@ -255,6 +255,27 @@ def test_instances_come_and_go_while_orders_flow(
     assert " -> " in printed
 
 
+@pytest.mark.soak
+def test_a_master_that_has_forgotten_the_application_ends_the_aggregator_and_the_next_start_goes_on(
+    aggregator: Aggregator, bootstrap_servers: str, tmp_path: Path, spark_cluster: EmbeddedSpark
+) -> None:
+    on = OnCluster(aggregator, tmp_path, spark_cluster.url, "--executor-cores", "1", "--total-executor-cores", "1")
+    spark_cluster.start_workers(1)
+    with Orders(bootstrap_servers) as orders:
+        process = on.start()
+        on.eventually("one instance does all tasks", lambda: _running(on) and on.status().tasks.keys() == TASKS)
+        spark_cluster.kill_master()
+        spark_cluster.kill_worker(1)
+        spark_cluster.start_master()
+        spark_cluster.start_workers(1)
+        assert process.wait(600) == 1
+        assert "none for 120 s" in aggregator.log.read_text()
+        on.start()
+    on.eventually("all is processed", lambda: lag(bootstrap_servers) == 0)
+    on.stop()
+    expect_exact(bootstrap_servers, orders.produced)
+
+
 def _busy(cluster: EmbeddedSpark) -> int:
     return sum(worker.cores_used for worker in cluster.workers() if worker.alive)
 
