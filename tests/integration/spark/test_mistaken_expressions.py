@@ -91,7 +91,7 @@ orders.filter("customer.name = 'x'")
 → filter: customer is of type string, and has no parts. Leave out what stands behind it: only a struct, an array or a map has parts
 
 orders.filter("tags['a'] = 'x'")
-→ filter: tags[a]: a is of type string, and integral is expected. The elements of an array have numbers, from 0: tags[0]
+→ filter: tags['a'] = 'x': a is of type string, and a whole number is expected. The elements of an array have numbers, from 0: tags[0]
 
 orders.filter("tags[a] = 'x'")
 → filter: the value has no field 'a'. It has: id, customer, amount, price, at, tags, address, attributes. Did you mean at?
@@ -126,37 +126,37 @@ orders.filter("0 < amount < 5")
 → filter: 0 < amount < 5: the two sides are of types boolean and int. Compare twice: 0 < amount and amount < 5
 
 orders.filter("amount = 1 = 2")
-→ filter: (amount = 1) = 2: the two sides are of types boolean and int. Give it the type that is required, as in "cast(amount as bigint)"
+→ filter: amount = 1 = 2: the two sides are of types boolean and int. Compare twice: 0 < amount and amount < 5
 
 orders.filter("amount > 0 || amount < -5")
-→ filter: (amount > concat(0, amount)) < -5: the two sides are of types boolean and int. Write or in place of ||, which joins texts
+→ filter: amount > 0 || amount < -5: the two sides are of types boolean and int. Write or in place of ||, which joins texts
 
 orders.map_values({"x": "customer + '-' + id"})
-→ map_values, x: customer + -: (numeric or interval day to second or interval year to month or interval) is expected, and string is given. Write customer || '-' || id to join texts
+→ map_values, x: customer + '-' + id: a number or an interval is expected, and string is given. Write customer || '-' || id to join texts
 
 orders.map_values({"x": "tags + 1"})
 → map_values, x: tags + 1: the two sides are of types array<string> and int. Give it the type that is required, as in "cast(amount as bigint)"
 
 orders.map_values({"x": "-tags"})
-→ map_values, x: - tags: tags is of type array<string>, and (numeric or interval day to second or interval year to month or interval) is expected. Give it the type that is required, as in "cast(amount as bigint)"
+→ map_values, x: -tags: tags is of type array<string>, and a number or an interval is expected. Give it the type that is required, as in "cast(amount as bigint)"
 
 orders.map_values({"x": "at + 5"})
 → map_values, x: at + 5: the two sides are of types timestamp and int. Write an interval: at + interval 5 minutes
 
 orders.map_values({"x": "at + '5 minutes'"})
-→ map_values, x: at + 5 minutes: (numeric or interval day to second or interval year to month or interval) is expected, and timestamp is given. Write an interval: at + interval 5 minutes
+→ map_values, x: at + '5 minutes': a number or an interval is expected, and timestamp is given. Write an interval: at + interval 5 minutes
 
 orders.map_values({"x": "at - amount"})
-→ map_values, x: at - amount: amount is of type bigint, and TIMESTAMP OR TIMESTAMP WITHOUT TIME ZONE is expected. Write an interval: at + interval 5 minutes
+→ map_values, x: at - amount: amount is of type bigint, and a timestamp is expected. Write an interval: at + interval 5 minutes
 
 orders.map_values({"x": "if(amount, 1, 2)"})
-→ map_values, x: IF(amount, 1, 2): amount is of type bigint, and boolean is expected. Give it the type that is required, as in "cast(amount as bigint)"
+→ map_values, x: if(amount, 1, 2): amount is of type bigint, and boolean is expected. Write a condition, as in amount > 0
 
 orders.map_values({"x": "coalesce(amount, tags)"})
-→ map_values, x: coalesce(amount, tags: the types differ: (bigint or array<string>). Give it the type that is required, as in "cast(amount as bigint)"
+→ map_values, x: coalesce(amount, tags): the types differ: bigint or array<string>. Give it the type that is required, as in "cast(amount as bigint)"
 
 orders.map_values({"x": "cast(amount as array<string>)"})
-→ map_values, x: cast(amount as array<string>) is of type bigint, which cannot be cast to array<string>. Cast it to another type
+→ map_values, x: amount is of type bigint, which cannot be cast to array<string>. Cast it to another type
 
 orders.map_values({"x": "cast(amount as number)"})
 → map_values, x: there is no type number. Write double
