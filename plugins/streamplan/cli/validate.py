@@ -98,7 +98,9 @@ def _with_further(
     further = [
         fault
         for fault in own
-        if not any(at == fault.location and f"`{name}`" in fault.message for at, these in names for name in these)
+        if not any(
+            at == fault.location and f"no field {name!r}" in fault.message for at, these in names for name in these
+        )
     ]
     try:
         refuse(error.subject.partition(" has ")[0], dict.fromkeys([*error.faults, *further]))

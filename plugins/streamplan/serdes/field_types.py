@@ -148,6 +148,12 @@ def parse_fields(text: str) -> Mapping[str, FieldType]:
     return fields
 
 
+def nearest_type(word: str) -> str:
+    """Return the type that a word of another language, or a misspelt one, stands for; empty where nobody knows."""
+    close = get_close_matches(word.lower(), SCALAR_TYPES, 1)
+    return _OTHER_TYPES.get(word.lower(), close[0] if close else "")
+
+
 def leaves(field_type: FieldType) -> Iterator[Scalar | DecimalType]:
     """Yield the types without parts that a type is made of."""
     match field_type:
@@ -218,8 +224,8 @@ class _Tokens:
             case name if name in SCALAR_TYPES:
                 return Scalar(name)
         found_word = word or self._rest()
-        close = [_OTHER_TYPES.get(found_word.lower(), ""), *get_close_matches(found_word.lower(), SCALAR_TYPES, 1)]
-        hint = next((f"Write {each} in place of {found_word}" for each in close if each), "")
+        meant = nearest_type(found_word)
+        hint = f"Write {meant} in place of {found_word}" if meant else ""
         raise WrongFields(f"{path}: type {found_word!r} is not one of {', '.join(FIELD_TYPES)}", hint)
 
     def require_end(self) -> None:

@@ -165,8 +165,8 @@ def test_validate_tells_what_spark_finds_beside_the_faults_of_a_declaration(
         nodes = {node.location.line: node for node in topology.without_faults().processors.nodes}
         assert sorted(nodes) == [5, 6, 8]
         return [
-            Diagnostic(nodes[6].location, "filter: A column `amonut` cannot be resolved", "Write amount"),
-            Diagnostic(nodes[8].location, "map_values, x: There is no function `no_function`", "Write another"),
+            Diagnostic(nodes[6].location, "filter: the value has no field 'amonut'", "Write amount"),
+            Diagnostic(nodes[8].location, "map_values, x: there is no function no_function", "Write another"),
         ]
 
     module = SimpleNamespace(find_diagnostics=find_diagnostics)
@@ -183,5 +183,5 @@ def test_validate_tells_what_spark_finds_beside_the_faults_of_a_declaration(
             "map_values: value is the number 5; it takes a mapping such as {'name': 'expression'} or a function. "
             'For example stream.map_values({"total": "price * count"})',
         ),
-        ("8", "map_values, x: There is no function `no_function`. Write another"),
+        ("8", "map_values, x: there is no function no_function. Write another"),
     ]

@@ -127,6 +127,16 @@ def is_deterministic(data: DataFrame) -> bool:
     return bool(sample._jdf.queryExecution().analyzed().deterministic())
 
 
+def analyzed_expressions(data: DataFrame) -> list[Any]:
+    """Return the expressions of the last step of a plan, with what Spark knows of their types, as objects of its JVM.
+
+    Raises:
+        PySparkException: Spark refuses one.
+    """
+    expressions: Any = data._jdf.queryExecution().analyzed().expressions()
+    return [expressions.apply(number) for number in range(expressions.size())]
+
+
 def subscribed_topics(streaming: DataFrame) -> list[str]:
     """Return the topic of each source of a streaming plan, in the order of the lines of Spark's offset log.
 

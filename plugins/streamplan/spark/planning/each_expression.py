@@ -8,13 +8,12 @@ judged, and nobody is blamed for what follows from a fault.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from pyspark.errors import ParseException, PySparkException
+from pyspark.errors import ParseException
 
-from streamplan.errors import Refused
 from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Aggregate,
@@ -41,6 +40,7 @@ from streamplan.model.operations import (
     TableKeySelect,
     TableMapValues,
 )
+from streamplan.spark.planning.refusals import REFUSALS, Said
 
 _EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
     Filter: ("condition",),
@@ -67,6 +67,9 @@ _EXPRESSIONS: Mapping[type, tuple[str, ...]] = {
 _PASSES = Filter | FilterNot | KeySelect | Peek | Split | TableFilter | TableKeySelect
 """The operations of these that keep the value."""
 
+_SEE_MORE = FlatMap | FlatMapValues | GlobalJoin | Join | StreamJoin | TableJoin
+"""The operations whose expressions see more than the value before them."""
+
 _WORDS = {
     "key_select": "the key",
     "global_join": "join",
@@ -86,16 +89,30 @@ Place = tuple[str, int]
 """The field of an operation, and the number of the expression in it."""
 
 
+class Expression(NamedTuple):
+    """An expression of an operation.
+
+    Attributes:
+        text: In Spark SQL; of an aggregate the whole call.
+        is_condition: Whether records are kept for which it is true.
+        sees_value_alone: Whether it sees the value before it, and nothing else.
+    """
+
+    text: str
+    is_condition: bool = False
+    sees_value_alone: bool = True
+
+
 class Judged(NamedTuple):
     """What is known of an operation.
 
     Attributes:
-        faults: What is wrong: which expression, and what Spark says of it.
+        faults: What is wrong: where, in which expression, and what is said of it.
         operation: The same with harmless expressions in place of those that are wrong or not known.
         unknown: The fields of its result whose expressions are such.
     """
 
-    faults: tuple[tuple[str, PySparkException | Refused], ...]
+    faults: tuple[tuple[str, str, Said], ...]
     operation: Operation
     unknown: frozenset[str]
 
@@ -110,27 +127,21 @@ def judge_each(operation: Operation, unknown: Collection[str], attempt: Callable
         unknown: The fields before it that are not known, because of a fault.
         attempt: Plans an operation in its place. Raises what Spark says of it.
     """
-    names = next((names for kind, names in _EXPRESSIONS.items() if isinstance(operation, kind)), ())
-    if not names or isinstance(operation, Cogroup | CogroupFunctionSide | AggregateWindowsFunction):
+    if not (names := _names_of(operation)):
         return None
-    places = [
-        (name, number)
-        for name in names
-        for number in range(_count(getattr(operation, name)))
-        if not isinstance(_part(operation, (name, number)), PythonFunction)
-    ]
+    places = list(_places(operation, names))
     try:
         attempt(_without(operation, places))
-    except (PySparkException, Refused):
+    except REFUSALS:
         return None
     not_known = {place for place in places if _names_one_of(_expression(operation, place), unknown)}
-    wrong: dict[Place, PySparkException | Refused] = {}
+    wrong: dict[Place, Said] = {}
     for place in places:
         # The others see the element, so it stays where it is right.
         others = {each for each in places if each != place and (each[0] != "each" or each in {*not_known, *wrong})}
         try:
             attempt(_without(operation, others))
-        except (PySparkException, Refused) as error:
+        except REFUSALS as error:
             if place in not_known and not isinstance(error, ParseException):
                 continue  # what is said of its types follows from a fault; that it is no SQL does not
             wrong[place] = error
@@ -138,9 +149,33 @@ def judge_each(operation: Operation, unknown: Collection[str], attempt: Callable
                 not_known |= {each for each in places if _names_one_of(_expression(operation, each), ("element",))}
     left_out = {*wrong, *not_known}
     columns = {_label(operation, place) for place in left_out if place[0] in ("value", "columns")}
-    told = tuple((f"{_word(operation)}{_argument(operation, place)}", error) for place, error in wrong.items())
+    told = tuple(
+        (f"{_word(operation)}{_argument(operation, place)}", _text(operation, place), error)
+        for place, error in wrong.items()
+    )
     passes = frozenset(unknown) if isinstance(operation, _PASSES) else frozenset[str]()
     return Judged(told, _without(operation, left_out), passes | columns)
+
+
+def expressions_of(operation: Operation) -> Iterator[Expression]:
+    """Yield the expressions of an operation."""
+    for place in _places(operation, _names_of(operation)):
+        sees_value_alone = not isinstance(operation, _SEE_MORE) or place[0] == "each"
+        yield Expression(_text(operation, place), place[0].startswith("condition"), sees_value_alone)
+
+
+def _names_of(operation: Operation) -> tuple[str, ...]:
+    """The fields of an operation that have expressions which are judged one by one."""
+    if isinstance(operation, Cogroup | CogroupFunctionSide | AggregateWindowsFunction):
+        return ()
+    return next((names for kind, names in _EXPRESSIONS.items() if isinstance(operation, kind)), ())
+
+
+def _places(operation: Operation, names: Collection[str]) -> Iterator[Place]:
+    for name in names:
+        for number in range(_count(getattr(operation, name))):
+            if not isinstance(_part(operation, (name, number)), PythonFunction):
+                yield name, number
 
 
 def _count(part: object) -> int:
@@ -158,6 +193,12 @@ def _expression(operation: Operation, place: Place) -> str:
     if isinstance(part, AggregateColumn):
         return part.arguments
     return str(part[1] if isinstance(part, tuple) else part)
+
+
+def _text(operation: Operation, place: Place) -> str:
+    """An expression as it was declared."""
+    part, text = _part(operation, place), _expression(operation, place)
+    return f"{part.function}({text})" if isinstance(part, AggregateColumn) else text
 
 
 def _label(operation: Operation, place: Place) -> str:

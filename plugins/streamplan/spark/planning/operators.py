@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import reduce
 from typing import TypeAlias
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
@@ -66,7 +65,8 @@ from streamplan.serdes.suppress_buffer import VERSION_HEADER
 from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.headers import headers_as_text
 from streamplan.spark.planning.compiled_plan import is_deterministic
-from streamplan.spark.planning.each_expression import judge_each
+from streamplan.spark.planning.each_expression import Expression, expressions_of, judge_each
+from streamplan.spark.planning.examined_expression import examine, refuse_failing_constants, require_visible
 from streamplan.spark.planning.extracted_timestamps import with_timestamps
 from streamplan.spark.planning.field_types import declared_fields
 from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
@@ -81,7 +81,7 @@ from streamplan.spark.planning.records import (
     read_internal,
     read_internal_keys,
 )
-from streamplan.spark.planning.refusals import advice, sentence
+from streamplan.spark.planning.refusals import REFUSALS, explain
 from streamplan.spark.planning.written_values import write_values
 from streamplan.spark.sources import HEADERS
 
@@ -177,29 +177,52 @@ class OperatorPlanner:
         if isinstance(node, Sink) and (unknown or (node.choice is not None and not node.choice.is_first)):
             return None  # the expression of several topics is judged once
         refused = None
+        fields = predecessors[0].fields
         if not unknown:
             try:
-                return self._apply(node, predecessors)
-            except (PySparkException, Refused) as error:
-                refused = Diagnostic(node.location, sentence(error), advice(error))
+                return self._examined(node, predecessors)
+            except REFUSALS as error:
+                text = node.choice.expression if isinstance(node, Sink) and node.choice is not None else ""
+                where = "to: " if text else ""
+                said = explain(error, text, fields)
+                refused = Diagnostic(node.location, f"{where}{said.message}", said.hint)
         if isinstance(node, Processor):
             processor = node
 
             def attempt(operation: Operation) -> object:
-                return self._apply(replace(processor, operation=operation), predecessors)
+                return self._examined(replace(processor, operation=operation), predecessors)
 
             if (judged := judge_each(node.operation, unknown, attempt)) is not None:
-                told = [(f"{where}: {sentence(error)}", advice(error)) for where, error in judged.faults]
-                self._diagnostics += [Diagnostic(node.location, *each) for each in told]
+                for where, text, told in judged.faults:
+                    said = explain(told, text, fields)
+                    self._diagnostics.append(Diagnostic(node.location, f"{where}: {said.message}", said.hint))
                 self._unknown[node.name] = judged.unknown
-                node, refused = replace(node, operation=judged.operation), None if told else refused
+                node, refused = replace(node, operation=judged.operation), None if judged.faults else refused
         if refused is not None:
             self._diagnostics.append(refused)
             return None
         try:
             return self._apply(node, predecessors)
-        except (PySparkException, Refused):  # what is not known is a text here, which may not fit
+        except REFUSALS:  # what is not known is a text here, which may not fit
             return None
+
+    def _examined(self, node: Processor | Sink, predecessors: Sequence[RecordFrame]) -> RecordFrame:
+        """Plan a node whose expressions are also examined: Spark takes more than a declaration can mean."""
+        frame = predecessors[0]
+        expressions: list[Expression] = []
+        if isinstance(node, Processor):
+            expressions = list(expressions_of(node.operation))
+        elif node.choice is not None:
+            expressions = [Expression(node.choice.expression)]
+        for expression in expressions:
+            examine(frame.data, expression.text, frame.fields)
+            if expression.is_condition:
+                require_visible(frame.data, expression.text)
+        made = self._apply(node, predecessors)
+        for expression in expressions:
+            if expression.sees_value_alone:
+                refuse_failing_constants(frame.data, expression.text)
+        return made
 
     def plan_before(self, nodes: Sequence[Processor]) -> None:
         """Plan every node that records pass on their way into one of these."""

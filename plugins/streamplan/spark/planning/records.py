@@ -312,13 +312,19 @@ class RecordFrame:
             key: The new key; None where it stays.
             key_serde: Writes the new key.
             keeps_rows: Whether a record without elements has a row, too; see :meth:`passing_over`.
+
+        Raises:
+            Refused: ``each`` is no array.
         """
+        elements = F.expr(each)
+        array = self.data.select(elements.alias("each")).schema["each"].dataType
+        if not isinstance(array, ArrayType):
+            remedy = "Write an expression of an array, as in split(line, ' ')"
+            raise Refused(f"{each} is of type {array.simpleString()}, and has no elements", remedy=remedy)
         if keeps_rows:
             return self._exploded_with_ends(each).select(columns, key, key_serde)
-        elements = F.expr(each)
         if not self.no_rejects:
             # The rejected row needs an element to survive: null, of the type that the elements have.
-            array = cast(ArrayType, self.data.select(elements.alias("each")).schema["each"].dataType)
             one_null = F.array(F.lit(None)).cast(ArrayType(array.elementType, containsNull=True))
             elements = F.when(F.col("record.reason").isNull(), elements).otherwise(one_null)
         rows = self.data.select("*", F.posexplode(elements).alias("_position", "element"))
@@ -328,7 +334,6 @@ class RecordFrame:
 
     def _exploded_with_ends(self, each: str) -> RecordFrame:
         """A row for each element, and one for a record without elements, which passes as :meth:`passing_over` says."""
-        self.data.select(F.posexplode(F.expr(each)))  # so that Spark's error quotes the array as it was declared
         data = self.data.withColumn("_elements", self._unless_rejected(F.expr(each)))
         data = data.withColumn("_count", F.size("_elements"))
         rows = data.select("*", F.posexplode_outer("_elements").alias("_position", "element"))

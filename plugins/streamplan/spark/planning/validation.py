@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamplan.errors import Refused, StreamplanError
+from streamplan.errors import StreamplanError
 from streamplan.model.diagnostics import Diagnostic, refuse
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.operators import read_source
-from streamplan.spark.planning.refusals import sentence
+from streamplan.spark.planning.refusals import REFUSALS, explain
 from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.session import open_session
 from streamplan.spark.sources import RAW
@@ -51,10 +50,21 @@ def _of_unfinished(spark: SparkSession, topology: Topology) -> list[Diagnostic]:
 
 def _diagnostics(spark: SparkSession, pipeline: Pipeline) -> list[Diagnostic]:
     try:
-        return sorted(_plan(spark, pipeline.topology)[1], key=lambda fault: (fault.location.file, fault.location.line))
-    except (StreamplanError, PySparkException) as error:  # an answer about this pipeline; the others have theirs
+        return topology_diagnostics(spark, pipeline.topology)
+    except (StreamplanError, *REFUSALS) as error:  # an answer about this pipeline; the others have theirs
         location = pipeline.topology.processors.nodes[0].location
-        return [Diagnostic(location, f"pipeline {pipeline.name!r} cannot be planned: {error}", "Correct it")]
+        message, hint = (str(error), "Correct it") if isinstance(error, StreamplanError) else explain(error)
+        return [Diagnostic(location, f"pipeline {pipeline.name!r} cannot be planned: {message}", hint)]
+
+
+def topology_diagnostics(spark: SparkSession, topology: Topology) -> list[Diagnostic]:
+    """Return every fault that Spark finds in the expressions of a topology.
+
+    Args:
+        spark: A session. Nothing is run.
+        topology: A topology without faults of its own.
+    """
+    return sorted(_plan(spark, topology)[1], key=lambda fault: (fault.location.file, fault.location.line))
 
 
 def resolve_schemas(spark: SparkSession, pipeline: Pipeline) -> dict[str, Serde]:
@@ -104,8 +114,11 @@ def _plan_one(
     for source in subtopology.sources:
         try:
             frames[source.name] = read_source(subtopology, source, schemas, no_records)
-        except (PySparkException, Refused) as error:
-            diagnostics.append(Diagnostic(source.location, sentence(error), "Write another timestamp="))
+        except REFUSALS as error:
+            fields = list(source.value.fields) if source.value is not None else []
+            text = source.timestamp if isinstance(source.timestamp, str) else ""
+            said = explain(error, text, fields)
+            diagnostics.append(Diagnostic(source.location, f"stream: timestamp: {said.message}", said.hint))
             untimed = replace(source, timestamp=None)
             frames[source.name] = read_source(subtopology, untimed, schemas, no_records)
     stored = {store: frames[name] for name, store in subtopology.table_stores.items()}
