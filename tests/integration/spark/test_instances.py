@@ -268,7 +268,7 @@ def test_a_master_that_has_forgotten_the_application_ends_the_aggregator_and_the
         spark_cluster.kill_worker(1)
         spark_cluster.start_master()
         spark_cluster.start_workers(1)
-        assert process.wait(600) == 1
+        assert process.wait(600) == 75
         assert "none for 120 s" in aggregator.log.read_text()
         on.start()
     on.eventually("all is processed", lambda: lag(bootstrap_servers) == 0)
