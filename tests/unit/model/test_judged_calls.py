@@ -235,7 +235,11 @@ def test_what_a_declaration_needs_alone_is_completed_for_a_topology() -> None:
         (F.amount, [name for name in vars(Expression) if not name.startswith("_")]),
         (
             SessionStore(String(), Long(), retention="1 hour"),
-            ["fetch", "fetch_session", "find_sessions", "key_serde", "put", "remove", "retention", "value_serde"],
+            [
+                *("backward_fetch", "backward_fetch_range", "backward_find_sessions"),
+                *("fetch", "fetch_range", "fetch_session", "find_sessions"),
+                *("key_serde", "put", "remove", "retention", "value_serde"),
+            ],
         ),
     ],
     ids=["Json", "String", "Avro", "Pipeline", "TestData", "TimeWindowed", "F", "Expression", "SessionStore"],
