@@ -223,7 +223,7 @@ def test_each_killed_service_comes_back_by_itself(plain: Deployment) -> None:
 
 
 def test_up_mends_what_the_end_of_the_shared_namespace_has_stopped(plain: Deployment) -> None:
-    os.kill(plain.process(HOLDER), signal.SIGKILL)
+    plain.kill(HOLDER)
     plain.compose("up", "--detach", "--no-build", "--wait")
     plain.await_healthy(f"all services after {HOLDER} was killed")
     plain.deploy()
