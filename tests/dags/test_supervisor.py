@@ -444,6 +444,18 @@ def test_a_job_elsewhere_may_take_long_to_start(
     assert not job.has_begun
 
 
+def test_a_job_on_this_machine_that_was_started_long_ago_has_no_time_to_start(
+    settings: Settings, from_afar: Any
+) -> None:
+    """The end of its PID namespace has ended it, and another triggerer watches: what Kafka shows is all that it had."""
+    job = Remote(*[False] * 1000, True)
+    trigger = from_afar(Run().defer(script(SLEEPER)), job)
+    trigger.namespace = ELSEWHERE | {"boot_id": processes.PidNamespace.of_this_process().boot_id}
+    trigger.started = time.time() - triggers.START_SECONDS
+    event(trigger)
+    assert job.seconds < 10
+
+
 def test_an_exit_status_that_can_be_read_ends_the_watch(settings: Settings, from_afar: Any) -> None:
     trigger = from_afar(Run().defer(script(SLEEPER)), Remote(True))
     Path(trigger.status_file).write_text(f"78 {trigger.pid} {ELSEWHERE['inode']}")

@@ -35,7 +35,8 @@ STALLED_SECONDS = 300.0
 """An aggregator that commits nothing for so long will not commit any more. One that starts needs less."""
 
 START_SECONDS = 300.0
-"""A job that this process cannot see has so long from the first look to its first sign of life in Kafka."""
+"""A job that this process cannot see has so long until its first sign of life in Kafka: from its start on the same
+machine, otherwise from the first look."""
 
 LOOK_SECONDS = 2.0
 """How often Kafka is asked about a job that this process cannot see."""
@@ -198,7 +199,12 @@ class ProcessTrigger(RemoteTrigger):
                 self.name,
                 self.process.namespace,
             )
-            await await_silence(self.name, await self._remote_job(), lambda: self.status() is not None)
+            await await_silence(
+                self.name,
+                await self._remote_job(),
+                lambda: self.status() is not None,
+                start_seconds=self._start_seconds(),
+            )
         else:
             while processes.is_alive(self.process):
                 await asyncio.sleep(self.poll_seconds)
@@ -206,6 +212,13 @@ class ProcessTrigger(RemoteTrigger):
             # tries, because such a run has no trigger.
             await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
         yield TriggerEvent(self.event)
+
+    def _start_seconds(self) -> float:
+        """Return how long the job has until its first sign of life. On the same machine it has the same clock."""
+        here = PidNamespace.of_this_process()
+        if self.namespace is None or self.namespace["boot_id"] != here.boot_id:
+            return START_SECONDS
+        return max(self.started + START_SECONDS - time.time(), 0.0)
 
     async def stop(self) -> None:
         """Stop the process, or fence it where it is elsewhere."""
