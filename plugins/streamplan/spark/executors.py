@@ -29,8 +29,8 @@ class Executors:
                 query without records needs no executor.
             clock: Gives seconds.
         """
-        gives_back = context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
-        self._context = context if context.master.startswith("spark://") and not gives_back else None
+        is_dynamic = context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
+        self._context = context if context.master.startswith("spark://") and not is_dynamic else None
         self._clock = clock
         self._asked = clock()
         self._seen: float | None = None

@@ -54,7 +54,7 @@ class Punctuator(Cancellable):
 
 
 class Punctuators:
-    """Those of a stream task in a micro-batch.
+    """The punctuators of a stream task in a micro-batch.
 
     Args:
         names: The names of the nodes of the classes.
