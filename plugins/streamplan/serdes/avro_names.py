@@ -58,6 +58,10 @@ def full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     return name, name.rpartition(".")[0]
 
 
+def _name_within(name: str, namespace: str) -> str:
+    return f"{namespace}.{name}" if namespace and "." not in name else name
+
+
 class NamedTypes:
     """A schema with the types that it names.
 
@@ -98,6 +102,7 @@ class NamedTypes:
             return self.resolved(schema.get("type"), namespace)
         name = schema.get("type") if isinstance(schema, dict) else schema
         if isinstance(name, str) and (full := self.full_name_of(name, namespace)):
+            self.require_one_meaning(name, namespace)
             return self.named[full]
         return ({"type": schema} if isinstance(schema, str) else schema), namespace
 
@@ -107,14 +112,26 @@ class NamedTypes:
         Args:
             name: The name. One with a dot is a full name.
             namespace: The namespace of what it stands in.
+        """
+        within = _name_within(name, namespace)
+        return within if within in self.named else name if name in self.named else None
+
+    def require_one_meaning(self, name: str, namespace: str) -> None:
+        """Refuse a name that means one type before the definition of another, and that one behind it.
+
+        Java's library takes the type without a namespace until it has met the one of the namespace.
+
+        Args:
+            name: The name. One with a dot is a full name.
+            namespace: The namespace of what it stands in.
 
         Raises:
-            ValueError: It may mean two types: which one depends on where they stand, and libraries differ.
+            ValueError: The type without a namespace is defined first, and one of the namespace has the same name.
         """
-        within = f"{namespace}.{name}" if namespace and "." not in name else name
-        if within != name and within in self.named and name in self.named:
+        within = _name_within(name, namespace)
+        defined = [each for each in self.named if each in (name, within)]
+        if defined == [name, within]:
             raise ValueError(f"the name {name} may mean {within}, or the type {name} without a namespace")
-        return within if within in self.named else name if name in self.named else None
 
     def records(self, name: str = "") -> list[str]:
         """Return the full names of the records of this name, with a namespace or without; of all without a name."""
@@ -132,10 +149,14 @@ class NamedTypes:
 
         Args:
             name: Its full name.
+
+        Raises:
+            ValueError: It contains two types of one name, and the name would mean the other one where it stands.
         """
         return self._contained(*self.named[name], set())
 
     def _contained(self, schema: Any, namespace: str, seen: set[str]) -> Any:
+        standing = namespace
         if isinstance(schema, list):
             return [self._contained(branch, namespace, seen) for branch in schema]
         if isinstance(schema, str):
@@ -148,6 +169,8 @@ class NamedTypes:
         if schema.get("type") in NAMED:
             name, inner = full_name(schema, namespace)
             if name in seen:
+                if (other := _name_within(name, standing)) != name and other in seen:
+                    raise ValueError(f"the name {name} would mean {other}, and the type {name} has no namespace")
                 return name
             seen.add(name)
             found["name"], found["namespace"] = name.rpartition(".")[2], inner

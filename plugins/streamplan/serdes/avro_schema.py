@@ -192,7 +192,7 @@ class _Parser:
 
     def _named_part(self, name: str, path: str, namespace: str) -> Part:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        self._types.full_name_of(name, namespace)  # refuses a name of two types
+        self._types.require_one_meaning(name, namespace)
         found = full if full in self._named else name
         if found not in self._named:
             raise ValueError(

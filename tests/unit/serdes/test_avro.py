@@ -443,20 +443,49 @@ def test_a_type_without_a_namespace_is_found_within_one_and_values_are_written()
     assert serde.decode(serde.encode({"a": "A", "b": "B"})) == {"a": "A", "b": "B"}
 
 
-@pytest.mark.parametrize("first", ["shop", ""])
-def test_a_name_of_two_types_is_refused_and_never_read_as_the_other_one(first: str) -> None:
+def fields_of_two_kinds(*namespaces: str) -> list[dict[str, Any]]:
+    """Return fields of two types named Kind, with a field whose type is just Kind between them."""
     kinds = [
         {"type": "enum", "name": "Kind", "namespace": namespace, "symbols": [f"{namespace}A"]}
-        for namespace in (first, {"shop": "", "": "shop"}[first])
+        for namespace in namespaces
     ]
-    fields = [{"name": "a", "type": kinds[0]}, {"name": "b", "type": "Kind"}, {"name": "c", "type": kinds[1]}]
+    return [{"name": "a", "type": kinds[0]}, {"name": "b", "type": "Kind"}, {"name": "c", "type": kinds[1]}]
+
+
+def reading_b(fields: Any, symbol: str) -> Avro:
+    """Return a serde that reads the field b of what was written with the fields."""
+    written = json.dumps({"type": "record", "name": "R", "namespace": "shop", "fields": fields})
+    kind = {"type": "enum", "name": "Kind", "symbols": [symbol]}
+    serde = Avro(json.dumps({"type": "record", "name": "shop.R", "fields": [{"name": "b", "type": kind}]}))
+    return serde.with_schemas(DeclaredSchemas((WrittenSchema(written, (), "AVRO"),)), "orders")
+
+
+def test_a_name_that_means_another_type_behind_it_is_refused() -> None:
+    fields = fields_of_two_kinds("", "shop")
     reason = "the name Kind may mean shop.Kind, or the type Kind without a namespace"
     with pytest.raises(ValueError, match=reason):
         _ = writing(fields, namespace="shop").fields
-    written = json.dumps({"type": "record", "name": "R", "namespace": "shop", "fields": fields})
-    serde = Avro(json.dumps({"type": "record", "name": "shop.R", "fields": [{"name": "b", "type": "string"}]}))
-    serde = serde.with_schemas(DeclaredSchemas((WrittenSchema(written, (), "AVRO"),)), "orders")
-    assert reason in reason_of(serde, b"\0\0\0\0\1\0\0\0")
+    assert reason in reason_of(reading_b(fields, "A"), b"\0\0\0\0\1\0\0\0")
+
+
+def test_a_name_means_the_type_of_its_namespace_before_one_without() -> None:
+    fields = fields_of_two_kinds("shop", "")
+    serde, values = writing(fields, namespace="shop"), {"a": "shopA", "b": "shopA", "c": "A"}
+    assert serde.decode(serde.encode(values)) == values
+    assert reading_b(fields, "shopA").decode(b"\0\0\0\0\1\0\0\0") == {"b": "shopA"}
+
+
+def test_a_record_of_a_file_never_contains_a_name_that_would_mean_another_type() -> None:
+    kind = {"type": "enum", "name": "Kind", "symbols": ["A"]}
+    own, part, mine = (
+        {"name": "own", "type": kind},
+        {"name": "part", "type": "a.Part"},
+        {"name": "mine", "type": {**kind, "namespace": ""}},
+    )
+    a_part = {"type": "record", "name": "a.Part", "fields": [{"name": "kind", "type": "Kind"}]}
+    order = {"type": "record", "name": "shop.Order", "fields": [own, part, mine]}
+    with pytest.raises(ValueError, match=r"the name Kind would mean shop\.Kind, and the type Kind has no namespace"):
+        _ = Avro(json.dumps([a_part, order]), record="shop.Order").fields
 
 
 @pytest.mark.parametrize("of_field", [{"type": {"type": "string"}}, {"type": ["null", "string"]}, {"type": ["string"]}])
