@@ -684,6 +684,12 @@ class Processor:
             context: Of the stream task.
         """
 
+    def close(self) -> None:
+        """Close what ``process`` has opened. It is called at the end of a micro-batch, also after a failure.
+
+        It is not called where the processor is declared with ``store=``.
+        """
+
     def process(self, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
         """Process a record.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -151,6 +151,33 @@ def test_a_class_forwards_records_with_any_key_time_and_headers() -> None:
         Made("three", b"k", 0, [("h", b"x")], 2, 1),
         Made(None, b"k", 0, [("h", b"x")], 3, 1),
     ]
+
+
+class Opened(Copies):
+    """Tells what ``init`` and ``close`` did."""
+
+    open: ClassVar[list[str]] = []
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.open.append(context.task_id)
+
+    def process(self, record: Record) -> Iterator[dict[str, Any] | None]:
+        yield {"text": f"{record.partition} of {len(self.open)}"}
+        if record.value is None:
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        self.open.remove(self.context.task_id)
+
+
+def test_close_is_called_behind_the_last_record_and_after_a_failure() -> None:
+    made, _ = run(Given("a"), Given("b", partition=1), processor=Opened)
+    assert [each.text for each in made] == ["0 of 1", "1 of 2"]
+    assert not Opened.open
+    with pytest.raises(KeyboardInterrupt):
+        run(Given("a", partition=1), Given(None), processor=Opened)
+    assert not Opened.open
 
 
 def test_a_record_without_a_key_or_a_value_reaches_the_class() -> None:

@@ -654,6 +654,29 @@ def test_the_context_tells_where_the_record_was_read_and_the_time_of_the_micro_b
     assert tick.value == {"s": f"None {moment(125_000)}"}
 
 
+def test_close_is_called_behind_the_micro_batch_and_after_a_failure() -> None:
+    called = []
+
+    class Opened(Processor):
+        def init(self, context: ProcessorContext) -> None:
+            called.append("init")
+
+        def process(self, record: Record) -> None:
+            called.append(f"process {record.key}")
+            if record.key == "stop":
+                raise KeyboardInterrupt
+
+        def close(self) -> None:
+            called.append("close")
+
+    task = StoresTask(Opened, {"store": KeyValueStore(String(), Long())})
+    called.clear()
+    task.process(Arrived("a", 1, {"n": 1}, 1), Arrived("b", 2, {"n": 1}, 2))
+    with pytest.raises(KeyboardInterrupt):
+        task.process(Arrived("stop", 3, {"n": 1}, 3))
+    assert called == ["init", "process a", "process b", "close", "init", "process stop", "close"]
+
+
 def test_a_stream_task_without_punctuators_of_the_wall_clock_is_told_no_time() -> None:
     class Timeless(Places):
         def init(self, context: ProcessorContext) -> None:

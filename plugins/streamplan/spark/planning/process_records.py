@@ -107,6 +107,13 @@ def processed_batches(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tasks: dict[int, _Task] = {}
+        try:
+            yield from processed_by(tasks, batches)
+        finally:
+            for task in tasks.values():
+                task.close()
+
+    def processed_by(tasks: dict[int, _Task], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in noted(batches):
             records = batch.column("record")
             names = [name for name in batch.schema.names if name not in ("record", _KEY, _HAS_VALUE)]
@@ -184,7 +191,7 @@ class _Task:
         self._context = _Context(operation, children, task_id)
         self._processor: Processor = operation.function.call()
         self._processor.init(self._context)
-        self.called = self._processor.process
+        self.called, self.close = self._processor.process, self._processor.close
 
     def process(self, key: Any, value: Any, of: Mapping[str, Any]) -> list[Forwarded]:
         context = self._context

@@ -173,7 +173,12 @@ class ProcessStoresState(StatefulProcessor):
         self._stream_time, self._wall_clock, self._began, self._swept = times[:4]
         self._stores = [TaskStore(*each) for each in zip(self._operations, self._states, times[4:], strict=True)]
         self._read = [ReadTable(*each) for each in zip(self._tables, self._read_states, strict=True)]
-        yield from self._process_all(key[0], list(rows))
+        self._processors: list[Processor] = []
+        try:
+            yield from self._process_all(key[0], list(rows))
+        finally:
+            for processor in self._processors:
+                processor.close()
         newest = max((store.observed for store in self._stores), default=BEFORE_ALL_TIME)
         retention = min((each.retention_ms for each in self._operations if each.retention_ms is not None), default=None)
         if retention is not None and sweep_is_due(self._swept, newest, retention):
@@ -264,7 +269,7 @@ class ProcessStoresState(StatefulProcessor):
             min((each.interval_ms for each in schedules), default=None),
         )
         self._contexts = [_Context(task, task_id, stores, of, self._punctuators) for of, task in enumerate(self._tasks)]
-        self._processors: list[Processor] = [task.operation.function.call() for task in self._tasks]
+        self._processors = [task.operation.function.call() for task in self._tasks]
         for context, processor in zip(self._contexts, self._processors, strict=True):
             processor.init(context)
             context.processor = processor
