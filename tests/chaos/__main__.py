@@ -20,6 +20,7 @@ from streamplan.settings import PROJECT
 from tests.chaos.disk import may_mount
 from tests.chaos.faults import FAULTS, Fault, Needs
 from tests.chaos.report import Report
+from tests.chaos.resources import Resources
 from tests.chaos.runner import Failed, run
 from tests.chaos.schedule import schedule
 from tests.chaos.system import Broken, Options, System
@@ -57,11 +58,12 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     os.environ["STREAMPLAN_PIPELINES"] = "streamplan.pipelines.orders"  # Airflow and the jobs inherit it
     system = System(_system_options(options, home), console.print)
+    resources = Resources(system.jobs, home)
     failed = True
     try:
         system.start()
         console.print(f"Deployed after {time.monotonic() - began:.0f} s; orders flow.")
-        run(system, schedule(options.seed, options.faults, options.rounds), report, console.print)
+        run(system, schedule(options.seed, options.faults, options.rounds), report, resources, console.print)
         failed = False
     except (Failed, Broken, NotSettled, StreamplanError) as error:
         console.print(f"FAILED, seed {options.seed}: {error}", style="red")
@@ -72,7 +74,8 @@ def main(argv: list[str] | None = None) -> int:
         system.stop()
         if report.rounds:
             report.show(console)
-            report.write(file)
+            resources.show(console)
+            report.write(file, resources.as_json())
             console.print(f"{time.monotonic() - began:.0f} s in all. Report: {file}")
         if failed:
             console.print(f"Kept: {home}; logs: {home / 'logs'}")

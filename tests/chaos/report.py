@@ -64,7 +64,7 @@ class Report:
             )
         return rows
 
-    def write(self, file: Path) -> None:
+    def write(self, file: Path, resources: dict[str, Any]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         content = {
             "seed": self.seed,
@@ -73,6 +73,7 @@ class Report:
             "rounds": [asdict(result) for result in self.rounds],
             "final": self.final,
             "failure": self.failure,
+            "resources": resources,
         }
         file.write_text(json.dumps(content, indent=1) + "\n")
 

@@ -12,6 +12,7 @@ from streamplan.errors import StreamplanError
 
 from tests.chaos.faults import hold
 from tests.chaos.report import Report, RoundResult
+from tests.chaos.resources import Resources
 from tests.chaos.schedule import Round
 from tests.chaos.system import BACK_SECONDS, System
 from tests.chaos.truth import Violation
@@ -23,7 +24,9 @@ class Failed(Exception):
     """The suite has found something; the report has it."""
 
 
-def run(system: System, rounds: Iterable[Round], report: Report, say: Callable[[str], None]) -> None:
+def run(
+    system: System, rounds: Iterable[Round], report: Report, resources: Resources, say: Callable[[str], None]
+) -> None:
     """All rounds and the end. Raises :class:`Failed` at the first fault that did damage."""
     verification = Verification(system.servers)
     began = time.monotonic()
@@ -40,6 +43,7 @@ def run(system: System, rounds: Iterable[Round], report: Report, say: Callable[[
                 raise Failed(f"round {planned.number} ({planned.name}): {_text(error)}") from error
             finally:
                 result.orders = verification.source.orders
+            resources.measure(planned.number)
             say(
                 f"[{time.monotonic() - began:6.0f} s] round {planned.number:3}: {planned.name}: recovered in "
                 f"{result.recovered or 0:.1f} s; supervised {result.settled:.0f} s, verified {result.verified:.0f} s, "

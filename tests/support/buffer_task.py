@@ -1,4 +1,4 @@
-"""A stream task with the buffer of a join with a versioned table, and its state variables in memory."""
+"""A stream task with a buffer in which records wait, and its state variables in memory."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pyspark.sql import Row
-from streamplan.model.operations import BufferRecords
+from streamplan.model.operations import BufferRecords, SuppressUpdates
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import STRING
 from streamplan.spark.planning.buffer_state import BufferState, RestoredBufferState
+from streamplan.spark.planning.suppress_state import RestoredSuppressState, SuppressState
 
 from tests.support.process_task import Variables
 
 
 class Arrived(NamedTuple):
-    """A record of the stream: ``value`` in bytes, and ``offset``, its place in the topic."""
+    """A record: ``value`` in bytes, and ``offset``, its place in the topic."""
 
     key: str | None
     at: int
@@ -37,46 +38,52 @@ class BufferTask:
     """A stream task.
 
     Args:
-        grace_ms: The grace period.
-        left: Whether the join is a left join.
+        operation: What waits, and for how long.
+        value: The serde of the values.
 
     Attributes:
         changelog: By key the last value of the buffer in bytes; None for a deletion.
     """
 
-    def __init__(self, grace_ms: int, *, left: bool = False, value: Json | None = None) -> None:
+    def __init__(self, operation: BufferRecords | SuppressUpdates, value: Json | None = None) -> None:
         self._value = value or Json("n bigint")
         fields = tuple(self._value.fields.items())
-        self._operation = replace(BufferRecords.of("buffer", grace_ms, left=left), state=fields, fields=fields)
+        self._operation = replace(operation, state=fields, fields=fields)
         self.changelog: dict[bytes, bytes | None] = {}
         self._variables = Variables()
 
     def process(self, records: Iterable[Arrived]) -> list[Passed]:
         """Process a micro-batch."""
-        state = BufferState(self._operation, self._value, STRING, sweeps=True)
-        state.init(self._variables)  # type: ignore[arg-type]
         passed = []
-        for row in map(Row.asDict, state.handleInputRows((0,), iter(map(_row, records)), None)):
+        for row in self._run(map(_row, records), restored=False):
             if (key := row.get("stored_key")) is not None:
                 self.changelog[key] = row["stored_value"]
-            else:
-                record, reason = row["record"], row.get("reason")
-                value = dict(row["fields"]) if reason is None else reason
-                passed.append(Passed(record["key"], row["at"], value, record["offset"]))
+                continue
+            record, value = row["record"], row.get("reason")
+            if value is None:
+                value = row["fields"] and dict(row["fields"])
+            passed.append(Passed(record["key"], row["at"], value, record["offset"]))
         return passed
 
     def restore(self) -> None:
         """Lose the state, and read it from the changelog, whose records have the times of some clock."""
         self._variables = Variables()
-        state = RestoredBufferState(self._operation, self._value, STRING, sweeps=False)
-        state.init(self._variables)  # type: ignore[arg-type]
         rows = [
             Row(partition=0, key=key, at=1 << 50, value=value)
             for key, value in self.changelog.items()
             if value is not None
         ]
         if rows:
-            list(state.handleInputRows((0,), iter(rows), None))
+            self._run(rows, restored=True)
+
+    def _run(self, rows: Iterable[Row], *, restored: bool) -> list[dict[str, Any]]:
+        given: tuple[Any, ...] = (self._operation, self._value, STRING)
+        if isinstance(self._operation, BufferRecords):
+            state: Any = (RestoredBufferState if restored else BufferState)(*given, sweeps=not restored)
+        else:
+            state = (RestoredSuppressState if restored else SuppressState)(*given, sweeps=not restored)
+        state.init(self._variables)
+        return [row.asDict() for row in state.handleInputRows((0,), iter(list(rows)), None)]
 
 
 def _row(record: Arrived) -> Row:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from pyspark.sql import Row, SparkSession
+from streamplan.model.stages import stage_of
 from streamplan.serdes.changes import parse_change
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.spark.planning.outer_join_state import parse_stored_list
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey
+from streamplan.testing.memory_output import WrittenRecord
+from streamplan.testing.memory_query import SourceRecord
 
 from tests.support.kafka_streams import properties
 from tests.support.streams_library import Library, raw
@@ -266,6 +269,35 @@ def pipe(driver: TopologyTestDriver, record: Piped) -> None:
     driver.pipe(record.topic, record.value, key=record.key, at=record.at)
 
 
+class Changelogs:
+    """The changelogs that a driver of ours writes, from which its states are restored."""
+
+    def __init__(self, driver: TopologyTestDriver) -> None:
+        self._driver, self._records = driver, list[WrittenRecord]()
+        append = driver._written.append
+
+        def noted(record: WrittenRecord, *of_output: Any) -> None:
+            self._records.append(record)
+            append(record, *of_output)
+
+        driver._written.append = noted  # type: ignore[method-assign]
+
+    def restore(self) -> None:
+        """Lose the states, and make them from what compacted changelogs have."""
+        for query in self._driver._queries:
+            stored = {}
+            for store in stage_of(query.subtopology).stores:
+                topic = self._driver._written.changelog(store)
+                rows = {(r.partition, r.key): r for r in self._records if r.topic == topic}
+                stored[store] = [
+                    SourceRecord(store, r.partition, offset, r.key, r.value, r.timestamp, r.headers)
+                    for offset, r in enumerate(sorted(rows.values(), key=self._records.index))
+                    if r.value is not None
+                ]
+            if stored:
+                query.fill(stored)
+
+
 def compare(
     spark: SparkSession,
     jvm: Any,
@@ -274,11 +306,13 @@ def compare(
     *ordered: str,
     deletes: bool = True,
     settings: Mapping[str, str] | None = None,
+    restored_at: Collection[int] = (),
 ) -> int:
     """Both drivers process the records one by one; returns how many records both wrote.
 
     What a record gives to the topics ``ordered`` has the library's order. Without ``deletes`` a deletion of a key that
-    a topic has no value of is not compared. The library has these further settings.
+    a topic has no value of is not compared. The library has these further settings. Before the records ``restored_at``
+    our states are lost, and restored from their changelogs.
     """
     there: tuple[set[Any], set[Any]] = set(), set()
     pipeline = ours(steps, APPLICATION, 1)
@@ -286,7 +320,10 @@ def compare(
     topics = [spec.name for spec in pipeline.topics() if spec.name not in others]
     written = 0
     with both(spark, jvm, steps, settings) as (driver, library):
+        changelogs = Changelogs(driver)
         for number, record in enumerate(records):
+            if number in restored_at:
+                changelogs.restore()
             pipe(driver, record)
             library.pipe(record)
             mine, its = our_outputs(driver, topics), library.outputs()

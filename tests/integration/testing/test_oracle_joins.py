@@ -14,6 +14,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+from streamplan.model.operations import BufferRecords
 from streamplan.serdes.subscriptions import Response
 from streamplan.serdes.suppress_buffer import BufferedUpdate
 from streamplan.spark.planning.foreign_key_state import OTHER, THIS, ResponderState, SubscriberState
@@ -482,7 +483,7 @@ def records_that_wait(seed: int, count: int) -> list[Piped]:
 def test_the_buffer_of_a_join_has_the_bytes_and_the_moments_of_the_library(jvm: Any, seed: int) -> None:
     """Record by record, with the order of all that one lets pass. The state of the buffer alone, without Spark."""
     library = LibraryDriver(jvm, program("versioned_table t; stream a; left_join_late 0; to joined"))
-    task, passed = BufferTask(1000 * GRACE_SECONDS, value=VALUE), 0
+    task, passed = BufferTask(BufferRecords.of("buffer", 1000 * GRACE_SECONDS, left=False), VALUE), 0
     try:
         # The library's left join fails on a record without a key.
         records = [each for each in records_that_wait(seed, 120) if each.topic == "a" and each.key is not None]

@@ -247,18 +247,17 @@ def test_results_are_joined_as_tables_of_the_library(spark: SparkSession, jvm: A
     assert compare(spark, jvm, steps, records, deletes=False) > 0
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(2, 1000))
 def test_states_at_random_in_one_sub_topology_are_those_of_the_library(
     spark: SparkSession, jvm: Any, seed: int
 ) -> None:
+    """They are restored before the fifth record and before the ninth."""
     steps = drawn_chain(seed)
     assert len(ours(steps, APPLICATION, 1).topology.subtopologies) == 1
-    compare(spark, jvm, steps, random_records(seed, steps, 12))
+    compare(spark, jvm, steps, random_records(seed, steps, 12), restored_at=(4, 8))
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(1, 1000))
 def test_states_at_random_that_are_merged_with_their_streams_are_those_of_the_library(
     spark: SparkSession, jvm: Any, seed: int
 ) -> None:
@@ -266,4 +265,4 @@ def test_states_at_random_that_are_merged_with_their_streams_are_those_of_the_li
     steps = drawn_merges(seed)
     assert len(ours(steps, APPLICATION, 1).topology.subtopologies) == 1
     records = [record for record in random_records(seed, steps, 12) if b"other" not in (record.value or b"")]
-    compare(spark, jvm, steps, records)
+    compare(spark, jvm, steps, records, restored_at=(6,))

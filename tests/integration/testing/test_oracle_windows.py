@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
+from streamplan.model.operations import SuppressUpdates
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, SessionWindows, TimeWindows
@@ -23,9 +24,9 @@ from streamplan.spark.planning.aggregation import with_windows
 from streamplan.spark.planning.window_bounds import window_bounds, window_end
 from streamplan.testing import TopologyTestDriver
 
+from tests.support.buffer_task import Arrived, BufferTask
 from tests.support.library_windows import own_windows
 from tests.support.soak import seeds, soak
-from tests.support.suppress_task import SuppressTask, Update
 from tests.support.twin_drivers import (
     BEGIN,
     COGROUPED,
@@ -609,13 +610,13 @@ def test_the_buffer_of_suppress_has_the_bytes_and_the_moments_of_the_library(
 ) -> None:
     """Update by update, with the order of all that one lets pass. The state alone, without Spark."""
     library = LibraryDriver(jvm, program(f"unstored_table t; {word}; to_stream; to out"), UNCACHED)
-    task, passed = SuppressTask(20_000, most, VALUE), 0
+    task, passed = BufferTask(SuppressUpdates.of("buffer", 20_000, most), VALUE), 0
     try:
         for offset, record in enumerate(updates_of_table(seed, 60)):
             library.pipe(record)
             its = library.raw_outputs()
             task.changelog.clear()
-            mine = task.process([Update(str(record.key), record.at, record.value, offset)])
+            mine = task.process([Arrived(str(record.key), record.at, record.value, offset)])
             written = [(key, value and json.loads(value), at) for key, value, at in its.get("out", [])]
             assert [(each.key.encode(), each.value and dict(each.value), each.at) for each in mine] == written, record
             changelogs = [rows for topic, rows in its.items() if "-KTABLE-SUPPRESS-" in topic]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 from datetime import UTC, datetime, timedelta
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from py4j.java_gateway import get_field
@@ -30,7 +29,8 @@ from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long, String
 from streamplan.testing import SessionKey, TestRecord, TopologyTestDriver, WindowedKey
 
-from tests.support.kafka_streams import STREAMS, properties, strings
+from tests.support.kafka_streams import STREAMS, strings
+from tests.support.processor_driver import ProcessorDriver, supplier
 from tests.support.streams_library import Callback, Library, raw
 
 APPLICATION = "words"
@@ -220,73 +220,26 @@ def number(data: Any) -> int:
     return int.from_bytes(bytes(data), "big", signed=True)
 
 
-class LibraryDriver:
-    """``org.apache.kafka.streams.TopologyTestDriver`` with the same topology."""
-
-    def __init__(self, jvm: Any) -> None:
-        library = Library(jvm, APPLICATION)
-        self._jvm, self._bytes, builder = jvm, library.bytes, library.builder
-        stores, millis = jvm.org.apache.kafka.streams.state.Stores, jvm.java.time.Duration.ofMillis
-        for name in ("rules", "counts"):
-            kept = stores.persistentKeyValueStore(name)
-            builder.addStateStore(stores.keyValueStoreBuilder(kept, self._bytes, self._bytes))
-        durations = (millis(each // timedelta(milliseconds=1)) for each in (RETENTION, SIZE))
-        windows = stores.persistentWindowStore("recent", *durations, False)
-        builder.addStateStore(stores.windowStoreBuilder(windows, self._bytes, self._bytes))
-        visits = stores.persistentSessionStore("visits", millis(RETENTION // timedelta(milliseconds=1)))
-        builder.addStateStore(stores.sessionStoreBuilder(visits, self._bytes, self._bytes))
-        consumed = library.option("Consumed", "with", self._bytes, self._bytes)
-        builder.stream("rules", consumed).process(self._supplier(LibraryRules), strings(jvm, ["rules"]))
-        lines = builder.stream("lines", consumed)
-        found = lines.process(
-            self._supplier(lambda: LibraryLines(jvm)), strings(jvm, ["rules", "counts", "recent", "visits"])
-        )
-        found.to("found", library.option("Produced", "with", self._bytes, self._bytes))
-        built = builder.build()
-        self.description = built.describe().toString()
-        self._state = TemporaryDirectory()
-        config = {"application.id": APPLICATION, "bootstrap.servers": "none:1", "state.dir": self._state.name}
-        begin = jvm.java.time.Instant.ofEpochMilli(BEGIN)
-        self._driver = jvm.org.apache.kafka.streams.TopologyTestDriver(built, properties(jvm, config), begin)
-
-    def _supplier(self, made: Any) -> Callback:
-        def get() -> Callback:
-            task = made()
-            return Callback(
-                f"{STREAMS}.processor.api.Processor", init=task.init, process=task.process, close=lambda: None
-            )
-
-        return Callback(f"{STREAMS}.processor.api.ProcessorSupplier", stores=lambda: None, get=get)
-
-    def pipe(self, topic: str, key: bytes | None, value: bytes | None, at: int) -> None:
-        serializer = self._bytes.serializer()
-        headers = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
-        headers.add("of", topic.encode())
-        instant = self._jvm.java.time.Instant.ofEpochMilli(at)
-        record = self._jvm.org.apache.kafka.streams.test.TestRecord(key, value, headers, instant)
-        self._driver.createInputTopic(topic, serializer, serializer).pipeInput(record)
-
-    def advance(self, seconds: int) -> None:
-        self._driver.advanceWallClockTime(self._jvm.java.time.Duration.ofSeconds(seconds))
-
-    def output(self, topic: str) -> list[tuple[Any, ...]]:
-        if topic not in [*self._driver.producedTopicNames()]:
-            return []
-        deserializer = self._bytes.deserializer()
-        records = self._driver.createOutputTopic(topic, deserializer, deserializer).readRecordsToList()
-        return [
-            (
-                raw(r.getKey()),
-                raw(r.getValue()),
-                int(r.timestamp()),
-                [(h.key(), raw(h.value())) for h in r.headers().toArray()],
-            )
-            for r in records
-        ]
-
-    def close(self) -> None:
-        self._driver.close()
-        self._state.cleanup()
+def theirs(jvm: Any) -> ProcessorDriver:
+    library = Library(jvm, APPLICATION)
+    builder, stores, millis = (
+        library.builder,
+        jvm.org.apache.kafka.streams.state.Stores,
+        jvm.java.time.Duration.ofMillis,
+    )
+    serdes = (library.bytes, library.bytes)
+    for name in ("rules", "counts"):
+        builder.addStateStore(stores.keyValueStoreBuilder(stores.persistentKeyValueStore(name), *serdes))
+    retention, size = (millis(each // timedelta(milliseconds=1)) for each in (RETENTION, SIZE))
+    windows = stores.persistentWindowStore("recent", retention, size, False)
+    builder.addStateStore(stores.windowStoreBuilder(windows, *serdes))
+    builder.addStateStore(stores.sessionStoreBuilder(stores.persistentSessionStore("visits", retention), *serdes))
+    consumed = library.option("Consumed", "with", *serdes)
+    builder.stream("rules", consumed).process(supplier(LibraryRules), strings(jvm, ["rules"]))
+    lines = builder.stream("lines", consumed)
+    found = lines.process(supplier(lambda: LibraryLines(jvm)), strings(jvm, ["rules", "counts", "recent", "visits"]))
+    found.to("found", library.option("Produced", "with", *serdes))
+    return ProcessorDriver(library, APPLICATION, BEGIN)
 
 
 def key_bytes(key: Any) -> bytes | None:
@@ -321,7 +274,7 @@ def last_of_each_key(records: list[tuple[Any, ...]]) -> dict[Any, Any]:
 def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_library(
     spark: SparkSession, jvm: Any
 ) -> None:
-    library, drawn, pipeline, at = LibraryDriver(jvm), random.Random(5), ours(), BEGIN
+    library, drawn, pipeline, at = theirs(jvm), random.Random(5), ours(), BEGIN
     written = 0
     try:
         assert pipeline.topology.describe() == library.description
@@ -332,7 +285,7 @@ def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_li
                 if kind < 0.15:
                     seconds = drawn.choice([5, 30, 70])
                     driver.advance_wall_clock(f"{seconds} seconds")
-                    library.advance(seconds)
+                    library.advance(1000 * seconds)
                 else:
                     topic = "rules" if kind < 0.35 else "lines"
                     key: str | None = drawn.choice(["k", "l"] if topic == "lines" else ["limit", "other"])
@@ -343,7 +296,8 @@ def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_li
                         key = None
                     data = None if value is None else json.dumps(value, separators=(",", ":")).encode()
                     driver.pipe(topic, data, key=key, at=at, headers=[("of", topic)])
-                    library.pipe(topic, None if key is None else key.encode(), data, at)
+                    of_key = None if key is None else key.encode()
+                    library.pipe(topic, data, at, key=of_key, headers=[("of", topic.encode())])
                 mine, its = [in_bytes(each) for each in driver.output("found")], library.output("found")
                 assert mine == its, f"turn {turn}"
                 written += len(its)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 from datetime import UTC, datetime, timedelta
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from py4j.java_gateway import get_field
@@ -32,8 +31,9 @@ from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long, String
 from streamplan.testing import TopologyTestDriver, WindowedKey
 
-from tests.support.kafka_streams import STREAMS, properties, strings
-from tests.support.streams_library import Callback, Library, raw
+from tests.support.kafka_streams import strings
+from tests.support.processor_driver import ProcessorDriver, supplier
+from tests.support.streams_library import Library
 
 APPLICATION = "calls"
 BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
@@ -166,62 +166,29 @@ class LibraryCalls:
         return boxed
 
 
-class LibraryDriver:
-    """``org.apache.kafka.streams.TopologyTestDriver`` with the same topology."""
-
-    def __init__(self, jvm: Any) -> None:
-        library = Library(jvm, APPLICATION)
-        self._jvm, self._bytes, builder = jvm, library.bytes, library.builder
-        stores, millis = jvm.org.apache.kafka.streams.state.Stores, jvm.java.time.Duration.ofMillis
-        retention, size = (millis(each // timedelta(milliseconds=1)) for each in (RETENTION, SIZE))
-        serdes = (self._bytes, self._bytes)
-        for made in (
-            stores.keyValueStoreBuilder(stores.persistentKeyValueStore("plain"), *serdes),
-            stores.timestampedKeyValueStoreBuilder(stores.persistentTimestampedKeyValueStore("timed"), *serdes),
-            stores.windowStoreBuilder(stores.persistentWindowStore("windows", retention, size, False), *serdes),
-            stores.timestampedWindowStoreBuilder(
-                stores.persistentTimestampedWindowStore("timed-windows", retention, size, False), *serdes
-            ),
-            stores.sessionStoreBuilder(stores.persistentSessionStore("sessions", retention), *serdes),
-        ):
-            builder.addStateStore(made)
-
-        def get() -> Callback:
-            task = LibraryCalls(jvm)
-            return Callback(
-                f"{STREAMS}.processor.api.Processor", init=task.init, process=task.process, close=lambda: None
-            )
-
-        supplier = Callback(f"{STREAMS}.processor.api.ProcessorSupplier", stores=lambda: None, get=get)
-        calls = builder.stream("calls", library.option("Consumed", "with", *serdes))
-        answers = calls.process(supplier, strings(jvm, [*STORES]))
-        answers.to("answers", library.option("Produced", "with", *serdes))
-        built = builder.build()
-        self.description = built.describe().toString()
-        self._state = TemporaryDirectory()
-        config = {"application.id": APPLICATION, "bootstrap.servers": "none:1", "state.dir": self._state.name}
-        begin = jvm.java.time.Instant.ofEpochMilli(BEGIN)
-        self._driver = jvm.org.apache.kafka.streams.TopologyTestDriver(built, properties(jvm, config), begin)
-
-    def pipe(self, value: bytes, at: int) -> None:
-        serializer = self._bytes.serializer()
-        instant = self._jvm.java.time.Instant.ofEpochMilli(at)
-        record = self._jvm.org.apache.kafka.streams.test.TestRecord(b"k", value, instant)
-        self._driver.createInputTopic("calls", serializer, serializer).pipeInput(record)
-
-    def advance(self, milliseconds: int) -> None:
-        self._driver.advanceWallClockTime(self._jvm.java.time.Duration.ofMillis(milliseconds))
-
-    def output(self, topic: str) -> list[tuple[bytes | None, bytes | None, int]]:
-        if topic not in [*self._driver.producedTopicNames()]:
-            return []
-        deserializer = self._bytes.deserializer()
-        records = self._driver.createOutputTopic(topic, deserializer, deserializer).readRecordsToList()
-        return [(raw(each.getKey()), raw(each.getValue()), int(each.timestamp())) for each in records]
-
-    def close(self) -> None:
-        self._driver.close()
-        self._state.cleanup()
+def theirs(jvm: Any) -> ProcessorDriver:
+    library = Library(jvm, APPLICATION)
+    builder, stores, millis = (
+        library.builder,
+        jvm.org.apache.kafka.streams.state.Stores,
+        jvm.java.time.Duration.ofMillis,
+    )
+    retention, size = (millis(each // timedelta(milliseconds=1)) for each in (RETENTION, SIZE))
+    serdes = (library.bytes, library.bytes)
+    for made in (
+        stores.keyValueStoreBuilder(stores.persistentKeyValueStore("plain"), *serdes),
+        stores.timestampedKeyValueStoreBuilder(stores.persistentTimestampedKeyValueStore("timed"), *serdes),
+        stores.windowStoreBuilder(stores.persistentWindowStore("windows", retention, size, False), *serdes),
+        stores.timestampedWindowStoreBuilder(
+            stores.persistentTimestampedWindowStore("timed-windows", retention, size, False), *serdes
+        ),
+        stores.sessionStoreBuilder(stores.persistentSessionStore("sessions", retention), *serdes),
+    ):
+        builder.addStateStore(made)
+    calls = builder.stream("calls", library.option("Consumed", "with", *serdes))
+    answers = calls.process(supplier(lambda: LibraryCalls(jvm)), strings(jvm, [*STORES]))
+    answers.to("answers", library.option("Produced", "with", *serdes))
+    return ProcessorDriver(library, APPLICATION, BEGIN)
 
 
 def ours() -> Pipeline:
@@ -293,7 +260,7 @@ def in_bytes(record: Any) -> tuple[bytes, bytes | None, int]:
 
 
 def test_the_methods_of_the_stores_answer_as_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
-    library, drawn, now, answered = LibraryDriver(jvm), random.Random(3), BEGIN, 0
+    library, drawn, now, answered = theirs(jvm), random.Random(3), BEGIN, 0
     pipeline = ours()
     try:
         assert pipeline.topology.describe() == library.description
@@ -305,9 +272,9 @@ def test_the_methods_of_the_stores_answer_as_those_of_the_library(spark: SparkSe
                         now += drawn.choice([0, 1_000, 20_000])
                         value = json.dumps({"call": json.dumps(call)}).encode()
                         driver.pipe("calls", value, key="k", at=now)
-                        library.pipe(value, now)
+                        library.pipe("calls", value, now)
                 mine = [json.loads(each.value["text"]) for each in driver.output("answers")]
-                its = [json.loads(json.loads(value or b"")["text"]) for _, value, _ in library.output("answers")]
+                its = [json.loads(json.loads(value or b"")["text"]) for _, value, *_ in library.output("answers")]
                 assert driver.dead_letters == []
                 for call, one, other in zip(calls, mine, its, strict=True):
                     assert one == other, f"turn {turn}: {call}"
@@ -315,7 +282,7 @@ def test_the_methods_of_the_stores_answer_as_those_of_the_library(spark: SparkSe
                 for store in ("timed", "timed-windows", "plain"):
                     changelog = f"{APPLICATION}-{store}-changelog"
                     changed = {key: of for key, *of in map(in_bytes, driver.output(changelog))}
-                    assert changed == {key: of for key, *of in library.output(changelog)}, f"turn {turn}: {store}"
+                    assert changed == {key: of for key, *of, _ in library.output(changelog)}, f"turn {turn}: {store}"
                 driver.advance_wall_clock("7 seconds")
                 library.advance(7_000)
     finally:

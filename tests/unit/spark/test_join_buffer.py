@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from streamplan.model.operations import BufferRecords
 from streamplan.serdes.join_buffer import MOST_NUMBER, BufferKey
 from streamplan.serdes.suppress_buffer import BufferedUpdate
 
@@ -52,7 +53,7 @@ def test_records_are_passed_once_whatever_micro_batches_they_come_in(grace_ms: i
     for seed in range(100):
         records, chosen, passed = drawn(seed), random.Random(-seed), list[Passed]()
         expected = account(records, grace_ms)
-        task = BufferTask(grace_ms)
+        task = BufferTask(BufferRecords.of("buffer", grace_ms, left=False))
         while records:
             taken = chosen.choice([1, 1, 2, 7, 30])
             passed += task.process(records[:taken])
@@ -65,7 +66,7 @@ def test_what_waits_is_restored_from_the_changelog() -> None:
     for seed in range(100):
         records, chosen, passed = drawn(seed), random.Random(-seed), list[Passed]()
         expected = account(records)
-        task = BufferTask(GRACE_MS)
+        task = BufferTask(BufferRecords.of("buffer", GRACE_MS, left=False))
         while records:
             taken = chosen.choice([1, 1, 2, 7])
             passed += task.process(records[:taken])
@@ -76,7 +77,7 @@ def test_what_waits_is_restored_from_the_changelog() -> None:
 
 
 def test_the_changelog_has_what_waits_and_a_deletion_of_what_has_waited() -> None:
-    task = BufferTask(GRACE_MS)
+    task = BufferTask(BufferRecords.of("buffer", GRACE_MS, left=False))
     task.process([Arrived("a", 0, b'{"n": 1}', 0), Arrived("b", 5000, b'{"n": 2}', 1)])
     first, second = BufferKey(0, b"a", 1).as_bytes(), BufferKey(5000, b"b", 2).as_bytes()
     assert first == bytes(9) + b"a" + b"\0\0\0\1"
@@ -90,7 +91,7 @@ def test_the_changelog_has_what_waits_and_a_deletion_of_what_has_waited() -> Non
 
 
 def test_a_record_that_comes_and_goes_within_a_micro_batch_is_not_in_the_changelog() -> None:
-    task = BufferTask(GRACE_MS)
+    task = BufferTask(BufferRecords.of("buffer", GRACE_MS, left=False))
     assert task.process([Arrived("a", 0, b'{"n": 1}', 0), Arrived("b", 10_000, b'{"n": 2}', 1)]) == [
         Passed("a", 0, {"n": 1}, 1)
     ]
@@ -100,8 +101,10 @@ def test_a_record_that_comes_and_goes_within_a_micro_batch_is_not_in_the_changel
 def test_a_record_without_a_key_is_dropped_and_a_left_join_tells_it() -> None:
     """The library's left join fails on it."""
     record = Arrived(None, 0, b'{"n": 1}', 0)
-    assert BufferTask(GRACE_MS).process([record]) == []
-    assert BufferTask(GRACE_MS, left=True).process([record]) == [Passed(None, 0, "the key is null", 0)]
+    assert BufferTask(BufferRecords.of("buffer", GRACE_MS, left=False)).process([record]) == []
+    assert BufferTask(BufferRecords.of("buffer", GRACE_MS, left=True)).process([record]) == [
+        Passed(None, 0, "the key is null", 0)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,26 +5,27 @@ from __future__ import annotations
 import random
 
 import pytest
+from streamplan.model.operations import SuppressUpdates
 from streamplan.serdes.suppress_buffer import BufferedUpdate
 
-from tests.support.suppress_task import Passed, SuppressTask, Update
+from tests.support.buffer_task import Arrived, BufferTask, Passed
 
 LIMIT_MS = 10_000
 
 
-def drawn(seed: int, count: int = 60) -> list[Update]:
+def drawn(seed: int, count: int = 60) -> list[Arrived]:
     chosen = random.Random(seed)
     updates, now = [], 0
     for offset in range(count):
         now += 1000 * chosen.choice([0, 0, 1, 1, 2, 5, 9, 10, 11, 30])
         at = max(0, now - 1000 * chosen.choice([0, 0, 0, 1, 5, 10, 15]))
         value = chosen.choice([b'{"n": %d}' % offset, b'{"n": %d}' % offset, None])
-        updates.append(Update(chosen.choice("abcd"), at, value, offset))
+        updates.append(Arrived(chosen.choice("abcd"), at, value, offset))
     return updates
 
 
-def account(updates: list[Update], max_records: int | None = None) -> list[Passed]:
-    waiting: dict[str, tuple[int, Update]] = {}
+def account(updates: list[Arrived], max_records: int | None = None) -> list[Passed]:
+    waiting: dict[str, tuple[int, Arrived]] = {}
     passed, newest = [], -1
     for update in updates:
         newest = max(newest, update.at)
@@ -43,7 +44,7 @@ def test_updates_are_passed_once_whatever_micro_batches_they_come_in(max_records
     for seed in range(100):
         updates, chosen, passed = drawn(seed), random.Random(-seed), list[Passed]()
         expected = account(updates, max_records)
-        task = SuppressTask(LIMIT_MS, max_records)
+        task = BufferTask(SuppressUpdates.of("buffer", LIMIT_MS, max_records))
         while updates:
             taken = chosen.choice([1, 1, 2, 7, 30])
             passed += [each._replace(value=each.value and dict(each.value)) for each in task.process(updates[:taken])]
@@ -59,7 +60,7 @@ def test_what_waits_is_restored_from_the_changelog() -> None:
         updates = [update._replace(offset=offset) for offset, update in enumerate(updates)]
         updates = [each._replace(value=each.value and b'{"n": %d}' % each.offset) for each in updates]
         expected = account(updates)
-        task = SuppressTask(LIMIT_MS)
+        task = BufferTask(SuppressUpdates.of("buffer", LIMIT_MS, None))
         while updates:
             taken = chosen.choice([1, 1, 2, 7])
             passed += [each._replace(value=each.value and dict(each.value)) for each in task.process(updates[:taken])]
@@ -70,13 +71,13 @@ def test_what_waits_is_restored_from_the_changelog() -> None:
 
 
 def test_what_was_passed_leaves_the_changelog() -> None:
-    task = SuppressTask(LIMIT_MS)
-    task.process([Update("a", 0, b'{"n": 1}', 0), Update("b", 5000, b'{"n": 2}', 1), Update("b", 6000, None, 2)])
+    task = BufferTask(SuppressUpdates.of("buffer", LIMIT_MS, None))
+    task.process([Arrived("a", 0, b'{"n": 1}', 0), Arrived("b", 5000, b'{"n": 2}', 1), Arrived("b", 6000, None, 2)])
     assert {key: value and BufferedUpdate.parse(value) for key, value in task.changelog.items()} == {
         b"a": BufferedUpdate(b'{"n": 1}', 0, 0, "t", 0, 0, []),
         b"b": BufferedUpdate(None, 6000, 5000, "t", 0, 2, []),
     }
-    task.process([Update("c", 10_000, b'{"n": 3}', 3)])
+    task.process([Arrived("c", 10_000, b'{"n": 3}', 3)])
     assert task.changelog[b"a"] is None
     assert task.changelog[b"b"] is not None
 
