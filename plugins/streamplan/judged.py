@@ -67,11 +67,15 @@ class SourceLocation:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A fault of a declaration: the ``message`` says what is wrong, the ``hint`` what to write."""
+    """A fault of a declaration: the ``message`` says what is wrong, the ``hint`` what to write.
+
+    With ``is_warning`` it is none, and the declaration can run.
+    """
 
     location: SourceLocation
     message: str
     hint: str
+    is_warning: bool = False
 
     def __str__(self) -> str:
         return f"{self.location}: {self.message}. {self.hint}"

@@ -124,7 +124,8 @@ def _ask_spark(pipelines: Sequence[Pipeline], unfinished: Sequence[Topology], *,
 
 def _show_faults(pipelines: Sequence[Pipeline], found: Sequence[Diagnostic], console: Console) -> set[ExitStatus]:
     """Show what Spark has found, and warnings. Return the exit status of a fault, if there is one."""
-    remaining = [*found]
+    remaining = [fault for fault in found if not fault.is_warning]
+    told = [warning for warning in found if warning.is_warning]
     statuses = {ExitStatus.WRONG} if remaining else set()
     for pipeline in pipelines:
         lines = {node.location for node in pipeline.topology.processors.nodes}
@@ -134,7 +135,8 @@ def _show_faults(pipelines: Sequence[Pipeline], found: Sequence[Diagnostic], con
         console.print(f"{pipeline.name}: {verdict}", style=style)
         for fault in of_pipeline:
             console.print(f"  {fault}")
-        warnings = [*pitfalls(pipeline), *unnamed(pipeline.topology), *unused(pipeline)]
+        warnings = [warning for warning in told if warning.location in lines]
+        warnings += [*pitfalls(pipeline), *unnamed(pipeline.topology), *unused(pipeline)]
         if pipeline.is_resolved:
             warnings += large_assignment(pipeline.topology, pipeline.partition_counts)
         for warning in warnings:

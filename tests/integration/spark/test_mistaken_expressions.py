@@ -269,6 +269,23 @@ orders.map_values({"x": "to_timestamp(customer, 'QQQQQQ')"})
 orders.map_values({"x": "customer collate nothing"})
 → map_values, x: The value nothing does not represent a correct collation name. Suggested valid collation names: [hi]. Write Spark SQL over the fields there are
 
+# Texts that are read as something else: warnings
+
+orders.filter("amount = customer")
+→ 'amount = customer' reads the text customer as bigint, and stops the application where it is none. Write try_cast(customer as bigint)
+
+orders.map_values({"x": "customer * 2", "y": "at > customer"})
+→ 'customer * 2' reads the text customer as bigint, and stops the application where it is none. Write try_cast(customer as bigint)
+→ 'at > customer' reads the text customer as timestamp, and stops the application where it is none. Write try_cast(customer as timestamp)
+
+orders.map_values({"x": "date_add(address.zip, 1)"})
+→ 'date_add(address.zip, 1)' reads the text address.zip as date, and stops the application where it is none. Write try_cast(address.zip as date)
+
+orders.group_by("id").aggregate({"x": "sum(customer)"})
+→ 'sum(customer)' reads the text customer as double, and stops the application where it is none. Write try_cast(customer as double)
+
+orders.map_values({"x": "cast(customer as int) + try_cast(id as int) + length(customer)", "y": "concat(customer, amount)", "z": "to_date(id)"})
+
 # Syntax: tests/unit/spark/test_syntax_advice.py has the others
 
 orders.filter("customer = 'abc")

@@ -158,6 +158,14 @@ def test_validate_asks_once_about_all_pipelines(
     assert asked[1:] == [["users", "orders"]]
 
 
+def test_what_spark_warns_of_is_no_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    location = pipeline_named("orders").topology.processors.nodes[1].location
+    fake_validation(monkeypatch, Diagnostic(location, "'a = b' reads b", "Write try_cast(b as int)", is_warning=True))
+    assert main(["validate", "orders"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"orders: ok\n  warning: {location}: 'a = b' reads b. Write try_cast(b as int)")
+
+
 def test_validate_tells_every_fault_with_its_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

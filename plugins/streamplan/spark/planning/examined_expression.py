@@ -8,7 +8,7 @@ Spark also takes a constant that fails with each record, such as a text that is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
@@ -38,6 +38,18 @@ _OF_A_PATTERN = ("INVALID_PARAMETER_VALUE", "INVALID_DATETIME_PATTERN", "INCONSI
 
 _NOT_EVALUATED = ("INTERNAL_ERROR", "UNSUPPORTED")
 """Those with which Spark says that it replaces an expression before it computes it."""
+
+
+class ReadText(NamedTuple):
+    """A text that Spark reads as a value of another type, and fails where it is none.
+
+    Attributes:
+        text: The part of the expression, as Spark prints it.
+        type: The type.
+    """
+
+    text: str
+    type: str
 
 
 def examine(data: DataFrame, expression: str, fields: Sequence[str]) -> None:
@@ -83,26 +95,39 @@ def require_visible(data: DataFrame, condition: str) -> None:
     data.select(F.expr(condition))
 
 
-def refuse_failing_constants(data: DataFrame, expression: str) -> None:
+def examine_analyzed(data: DataFrame, expression: str) -> tuple[ReadText, ...]:
     """Refuse an expression of which a constant part fails whatever the record is.
 
     Args:
         data: The records that it sees.
         expression: The text. Spark takes it.
 
+    Returns:
+        Each text that Spark reads as a value of another type, though the expression does not say so.
+
     Raises:
         Refused: A part fails.
     """
+    casts: list[ReadText] = []
     for column in analyzed_expressions(data.select(F.expr(expression))):
-        _refuse_failing(column, data)
+        _refuse_failing(column, data, casts)
+    return tuple(dict.fromkeys(casts))
 
 
-def _refuse_failing(node: Any, data: DataFrame) -> bool:
-    """Refuse an expression of which a constant part fails. Return whether all of it is constant."""
+def _refuse_failing(node: Any, data: DataFrame, casts: list[ReadText]) -> bool:
+    """Refuse an expression of which a constant part fails. Return whether all of it is constant.
+
+    Args:
+        node: The expression.
+        data: The records that it sees.
+        casts: Gets each text that Spark reads as another type.
+    """
     if _kind(node) == "TryEval":
         return bool(node.foldable())  # what fails in it is null
     children = _children(node)
-    constant = [_refuse_failing(child, data) for child in children]
+    constant = [_refuse_failing(child, data, casts) for child in children]
+    if _kind(node) == "Cast" and not any(constant) and _is_unsafe(node, data):
+        casts.append(ReadText(children[0].sql().replace("`", ""), node.dataType().simpleString()))
     if node.foldable() and node.deterministic():
         if children:  # a literal cannot fail
             _evaluate(node)
@@ -120,6 +145,16 @@ def _refuse_failing(node: Any, data: DataFrame) -> bool:
             return False  # Spark has no sample of a type
         _evaluate(sample, only=_OF_A_PATTERN)
     return False
+
+
+def _is_unsafe(cast: Any, data: DataFrame) -> bool:
+    """Whether a cast is one of Spark's own that fails for some texts: of a text to anything but a text or bytes."""
+    to = cast.dataType().typeName()
+    if cast.child().dataType().typeName() != "string" or to in ("string", "binary"):
+        return False
+    jvm: Any = data.sparkSession._jvm
+    companion = getattr(jvm.org.apache.spark.sql.catalyst.expressions, "Cast$")
+    return bool(cast.getTagValue(getattr(companion, "MODULE$").USER_SPECIFIED_CAST()).isEmpty())
 
 
 def _evaluate(node: Any, only: tuple[str, ...] = ()) -> None:

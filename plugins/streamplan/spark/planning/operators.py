@@ -66,7 +66,7 @@ from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.headers import headers_as_text
 from streamplan.spark.planning.compiled_plan import is_deterministic
 from streamplan.spark.planning.each_expression import Expression, expressions_of, judge_each
-from streamplan.spark.planning.examined_expression import examine, refuse_failing_constants, require_visible
+from streamplan.spark.planning.examined_expression import examine, examine_analyzed, require_visible
 from streamplan.spark.planning.extracted_timestamps import with_timestamps
 from streamplan.spark.planning.field_types import declared_fields
 from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
@@ -219,9 +219,19 @@ class OperatorPlanner:
             if expression.is_condition:
                 require_visible(frame.data, expression.text)
         made = self._apply(node, predecessors)
-        for expression in expressions:
-            if expression.sees_value_alone:
-                refuse_failing_constants(frame.data, expression.text)
+        read = [
+            (expression.text, each)
+            for expression in expressions
+            if expression.sees_value_alone
+            for each in examine_analyzed(frame.data, expression.text)
+        ]
+        assert self._diagnostics is not None
+        for text, each in read:
+            said = f"{text!r} reads the text {each.text} as {each.type}, and stops the application where it is none"
+            hint = f"Write try_cast({each.text} as {each.type})"
+            warning = Diagnostic(node.location, said, hint, is_warning=True)
+            if warning not in self._diagnostics:
+                self._diagnostics.append(warning)
         return made
 
     def plan_before(self, nodes: Sequence[Processor]) -> None:

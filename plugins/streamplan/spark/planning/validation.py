@@ -23,7 +23,7 @@ from streamplan.spark.submit import spark_submit_configs
 
 
 def find_diagnostics(pipelines: Sequence[Pipeline], unfinished: Sequence[Topology] = ()) -> list[Diagnostic]:
-    """Find every fault in the pipelines' expressions, in a Spark session of its own on this machine.
+    """Find every fault in the expressions of pipelines, and what to warn of, in a Spark session of its own.
 
     Args:
         pipelines: The pipelines.
@@ -43,7 +43,8 @@ def find_diagnostics(pipelines: Sequence[Pipeline], unfinished: Sequence[Topolog
 def _of_unfinished(spark: SparkSession, topology: Topology) -> list[Diagnostic]:
     """Every further fault of a topology that has faults."""
     try:
-        return _plan(spark, topology.without_faults(), is_finished=False)[1]
+        found = _plan(spark, topology.without_faults(), is_finished=False)[1]
+        return [each for each in found if not each.is_warning]
     except Exception:  # noqa: BLE001  its faults are told already, and may make it anything
         return []
 
@@ -58,7 +59,7 @@ def _diagnostics(spark: SparkSession, pipeline: Pipeline) -> list[Diagnostic]:
 
 
 def topology_diagnostics(spark: SparkSession, topology: Topology) -> list[Diagnostic]:
-    """Return every fault that Spark finds in the expressions of a topology.
+    """Return every fault that Spark finds in the expressions of a topology, and what to warn of.
 
     Args:
         spark: A session. Nothing is run.
@@ -74,7 +75,7 @@ def resolve_schemas(spark: SparkSession, pipeline: Pipeline) -> dict[str, Serde]
         Refused: Spark finds faults in the expressions; the error tells all of them.
     """
     schemas, diagnostics = _plan(spark, pipeline.topology)
-    refuse(f"pipeline {pipeline.name!r}", diagnostics)
+    refuse(f"pipeline {pipeline.name!r}", (each for each in diagnostics if not each.is_warning))
     return schemas
 
 
