@@ -96,9 +96,9 @@ class Round:
     """What was measured of one system in one round; the units are those of the table."""
 
     start: float | None
-    rate: float
+    rate: float | None
     whole: float
-    cpu: float
+    cpu: float | None
     memory: float
     whole_cpu: float
     p50: float | None = None
@@ -304,11 +304,12 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
             await_totals(totals, lambda: totals.total >= orders, orders, job, name)
             last, done = totals.steps[-1], meter.usage()
             counted = orders - rekeyed
+            says = counted > orders / 2  # a catch-up that is nearly over when it is first seen has no rate
             caught_up = Round(
                 start=totals.steps[0][0] - begun,
-                rate=counted / (last[0] - since),
+                rate=counted / (last[0] - since) if says else None,
                 whole=last[0] - begun,
-                cpu=(done.cpu_seconds - used.cpu_seconds) / counted * 1e6,
+                cpu=(done.cpu_seconds - used.cpu_seconds) / counted * 1e6 if says else None,
                 memory=meter.peak_bytes / 2**20,
                 whole_cpu=done.cpu_seconds / orders * 1e6,
             )
