@@ -278,6 +278,7 @@ class StatefulQuery(MemoryQuery):
         jsq: Any = self._query._jsq
         sources = jsq.streamingQuery().sources().size()
         self.stop()
+        self._source.reset()
         shutil.rmtree(self._directory)
         source, stage = _memory_stream(self._spark), stage_of(self.subtopology)
         texts = DataFrame(source.toDF(), self._spark)

@@ -192,6 +192,7 @@ def running_control_plane(
         "--endpoint-reconciler-type=none",  # who asks for the service `kubernetes` is led to `address`
         "--kubelet-preferred-address-types=InternalIP",
         "--authorization-mode=Node,RBAC",
+        "--feature-gates=WatchList=false",  # Debian's etcd 3.4 cannot tell the progress of a watch
         f"--token-auth-file={directory / 'tokens'}",
         "--service-account-issuer=https://kubernetes.default.svc",
         *(f"--service-account-signing-key-file={accounts}", f"--service-account-key-file={accounts}"),

@@ -79,8 +79,9 @@ class Cluster:
         """Kill the first process of a pod's container, as a lack of memory does."""
         [container] = self.pods()[pod]["containerStatuses"]
         number = container["containerID"].removeprefix("containerd://")
-        found = [file.parent for file in Path("/proc").glob("[0-9]*/cgroup") if number in _text(file)]
-        os.kill(min(int(process.name) for process in found), signal.SIGKILL)
+        found = {int(file.parent.name) for file in Path("/proc").glob("[0-9]*/cgroup") if number in _text(file)}
+        [first] = [pid for pid in found if _parent(pid) not in found]
+        os.kill(first, signal.SIGKILL)
 
     def produce(self) -> None:
         produce(ORDERS, self.brokers, records=BATCH, stop=threading.Event(), progress=lambda number, until: None)
@@ -112,6 +113,11 @@ def _text(file: Path) -> str:
         return file.read_text()
     except OSError:  # the process has ended
         return ""
+
+
+def _parent(pid: int) -> int:
+    """The pid of a process's parent: the second number behind its name, which stands in parentheses."""
+    return int(_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[1])
 
 
 class Reachable(LocalKafka):
