@@ -25,16 +25,17 @@ from tests.support.wheel import CLONE
 
 PAGE = CLONE / "docs" / "quick-starts.md"
 
-BLOCK = re.compile(r"^    from streamplan import .*\n(?:    .*\n|\n(?=    |\n))*", re.M)
+BLOCK = re.compile(r"^    (?:import \w+\n\n    )?from streamplan import .*\n(?:    .*\n|\n(?=    |\n))*", re.M)
 ROW = re.compile(r"^\| \[(.+)]\(#.+\) \| (\d+) \| (\d+) \|$", re.M)
 
 WORD_COUNT = "Kafka Streams: word count"
+PROCESSOR = "Kafka Streams: word count with a processor"
 QUERIES = "Kafka Streams: interactive queries"
 PAGE_VIEWS = "Faust: page views"
 SPLIT = "Quix Streams: split messages"
 ANOMALIES = "Quix Streams: anomaly detection"
 PURCHASES = "Quix Streams: purchase filtering"
-TITLES = (WORD_COUNT, QUERIES, PAGE_VIEWS, SPLIT, ANOMALIES, PURCHASES)
+TITLES = (WORD_COUNT, PROCESSOR, QUERIES, PAGE_VIEWS, SPLIT, ANOMALIES, PURCHASES)
 
 NOON_MS = 1_767_268_800_000
 """2026-01-01T12:00:00Z"""
@@ -90,6 +91,19 @@ def test_word_count(drive: Drive) -> None:
         assert sorted(updates) == sorted((word, counts[word]) for word in {*words})
     assert driver.store("counts") == counts
     assert driver.dead_letters == []
+
+
+def test_word_count_with_a_processor(drive: Drive) -> None:
+    """The first record and those that reach a second call the punctuator, which has the words of the record."""
+    driver = drive(PROCESSOR)
+    counts: Counter[str] = Counter()
+    for milliseconds, line in ((0, "hello kafka"), (400, "kafka streams"), (1_100, "all streams"), (1_900, "all")):
+        driver.pipe("streams-plaintext-input", line, at=NOON_MS + milliseconds)
+        counts.update(line.split())
+        written = [(record.key, record.value) for record in driver.output("streams-wordcount-processor-output")]
+        is_called = milliseconds in (0, 1_100)
+        assert written == ([(word, str(counts[word])) for word in sorted(counts)] if is_called else [])
+    assert driver.store("Counts") == counts
 
 
 def test_interactive_queries(drive: Drive) -> None:
