@@ -247,7 +247,7 @@ def test_results_are_joined_as_tables_of_the_library(spark: SparkSession, jvm: A
     assert compare(spark, jvm, steps, records, deletes=False) > 0
 
 
-@pytest.mark.parametrize("seed", seeds(1, 1000))
+@pytest.mark.parametrize("seed", seeds(0, 1000))
 def test_states_at_random_in_one_sub_topology_are_those_of_the_library(
     spark: SparkSession, jvm: Any, seed: int
 ) -> None:
@@ -257,7 +257,7 @@ def test_states_at_random_in_one_sub_topology_are_those_of_the_library(
     compare(spark, jvm, steps, random_records(seed, steps, 12), restored_at=(4, 8))
 
 
-@pytest.mark.parametrize("seed", seeds(1, 1000))
+@pytest.mark.parametrize("seed", seeds(0, 1000))
 def test_states_at_random_that_are_merged_with_their_streams_are_those_of_the_library(
     spark: SparkSession, jvm: Any, seed: int
 ) -> None:
