@@ -130,8 +130,7 @@ def test_the_commands_of_the_page_are_taken(plane: ControlPlane, with_topics: Br
     files = {
         "kafka_default.json": json.dumps({"conn_type": "kafka", "extra": login}),
         "client.json": json.dumps(login),
-        **dict.fromkeys(("access-key", "secret-key", "connection", "fernet-key", "api-secret-key"), "a"),
-        **dict.fromkeys(("jwt-secret", "token"), "a"),
+        **dict.fromkeys(("access-key", "secret-key", "connection", "fernet-key", "api-secret-key", "jwt-secret"), "a"),
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content)

@@ -245,7 +245,7 @@ def test_the_commands_of_the_page_are_taken(cluster: Cluster) -> None:
     files = {
         "kafka_default.json": json.dumps({"conn_type": "kafka", "extra": login}),
         "client.json": json.dumps(login),
-        **dict.fromkeys(("access-key", "secret-key", "token"), "streamplan"),
+        **dict.fromkeys(("access-key", "secret-key"), "streamplan"),
         **dict.fromkeys(("connection", "fernet-key", "api-secret-key", "jwt-secret"), "a"),
     }
     for name, content in files.items():
