@@ -577,7 +577,9 @@ class Pipeline:
         for group in (*topology.subtopologies, *topology.global_stores):
             for node in group.nodes:
                 key_type = group.key_serde_of(node.name).key_type
-                if isinstance(node, Source | Sink):
+                if isinstance(node, Sink):
+                    found[topology.decorate(node.topic)].add(group.key_type_in_topic(node))
+                elif isinstance(node, Source):
                     found[topology.decorate(node.topic)].add(key_type)
                 elif node.writes_store and node.store is not None:
                     found[topology.changelog_topic(node.store)].add(key_type)

@@ -11,7 +11,9 @@ from streamplan.model.dead_letters import LetterPlace, Redrive, mark_headers
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.start_moment import StartMoment
 from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
 from streamplan.observability.lookup import as_text, find_key, moment, newest_dead_letters, read_records
+from streamplan.observability.topic_view import view_topic
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.serdes.avro import Avro
 from streamplan.serdes.json import Json
@@ -227,3 +229,17 @@ def test_a_record_with_a_timestamp_beyond_all_years_is_shown(
         cluster.produce("orders", b"k", b"{}", partition=0, timestamp=timestamp)
     found = read_records(ORDERS, cluster, "orders", last=2, partition=0)
     assert {each.at for each in found} == {"253402300800000 ms", "9223372036854775807 ms"}
+
+
+def test_a_key_with_its_window_is_shown_in_the_topic_of_a_sink_as_people_write_it(cluster: FakeCluster) -> None:
+    topology = Topology("windowed")
+    stream = topology.stream("payments", value=Json("amount double"))
+    stream.group_by_key().windowed_by(TimeWindows("5 minutes")).count(store="counts").to_stream().to("totals")
+    application = application_of(Pipeline("windowed", topology, "", {"payments": 1}))
+    cluster.create("totals", 1)
+    for _ in range(2):
+        cluster.produce("totals", b"DE" + (1_767_268_800_000).to_bytes(8, "big"), b"{}")
+    (record, _) = read_records(application, cluster, "totals", last=2)
+    assert record.key == "DE at 2026-01-01T12:00:00Z"
+    (partition,) = view_topic(application, cluster, "totals").partitions
+    assert [each.key for each in partition.busiest] == ["DE at 2026-01-01T12:00:00Z"]
