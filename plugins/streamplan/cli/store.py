@@ -25,7 +25,11 @@ def register(commands: Commands) -> None:
         wrong="no state store has the key",
     )
     add_options(parser)
-    parser.add_argument("--key", required=True, help="the key, as text or as a number")
+    parser.add_argument(
+        "--key",
+        required=True,
+        help="the key, as text or as a number; for one window as in 'ann at 2026-01-01T12:00:00Z'",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:

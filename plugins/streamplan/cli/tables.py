@@ -14,6 +14,7 @@ from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.checks.recount.totals import Totals
 from streamplan.model.topics import ObservedTopic, TopicSpec
 from streamplan.model.windows import STORED_SESSION_BYTES, parse_stored_session, parse_stored_window
+from streamplan.serdes.windowed import moment_text
 
 _MAX_ROWS = 12
 _COLOURS = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.COULD_NOT_LOOK: "yellow"}
@@ -58,25 +59,18 @@ def read_key(key: bytes, spec: TopicSpec) -> str:
     text = spec.application_key_text(key)
     session = parse_stored_session(key) if spec.window_bytes == STORED_SESSION_BYTES else None
     if session is not None:
-        return f"{text} from {_moment(session.start_ms)} to {_moment(session.end_ms)}"
+        return f"{text} at {moment_text(session.start_ms)}/{moment_text(session.end_ms)}"
     window = parse_stored_window(key) if spec.window_bytes else None
-    return text if window is None else f"{text} at {_moment(window.start_ms)}"
+    return text if window is None else f"{text} at {moment_text(window.start_ms)}"
 
 
 def readable_key(key: str) -> str:
-    """Return a key of the page and of ``--json`` with the moments of its window, or of its session, as dates in UTC."""
+    """Return a key of the page and of ``--json`` as people read and write it, with the times of its window in UTC."""
 
-    def with_dates(found: re.Match[str]) -> str:
-        try:
-            return re.sub(r"\d+", lambda ms: _moment(int(ms[0])), found[0])
-        except (ValueError, OverflowError, OSError):  # it is beyond the years of Python
-            return found[0]
+    def with_times(found: re.Match[str]) -> str:
+        return f" at {'/'.join(moment_text(int(ms)) for ms in found.group(1, 2, 3) if ms is not None)}"
 
-    return re.sub(r" of the (window at \d+|session from \d+ to \d+)$", with_dates, key)
-
-
-def _moment(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    return re.sub(r" of the (?:window at (-?\d+)|session from (-?\d+) to (-?\d+))$", with_times, key)
 
 
 def read_value(value: bytes, *, count: bool) -> str:

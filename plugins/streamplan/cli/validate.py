@@ -45,7 +45,7 @@ def register(commands: Commands) -> None:
         "fault with its line. If the client properties name a Schema Registry, compare declared schemas "
         "with the registered ones. Warn about stores and repartition topics without a name of their own, "
         "about streams, stores and fields that nobody uses, and about sizes that only the JVM library "
-        "could not run. A warning says what it leads to, and is no fault.",
+        "could not run. A warning says what it leads to, and is no fault. Make record 0 of the test data.",
         examples="%(prog)s orders --command-config client.properties",
         run=_run,
         done="no declaration has a fault",
@@ -129,8 +129,11 @@ def _show_faults(pipelines: Sequence[Pipeline], found: Sequence[Diagnostic], con
     statuses = {ExitStatus.WRONG} if remaining else set()
     for pipeline in pipelines:
         lines = {node.location for node in pipeline.topology.processors.nodes}
-        of_pipeline = [fault for fault in remaining if fault.location in lines]
+        of_pipeline: list[Diagnostic | str] = [fault for fault in remaining if fault.location in lines]
         remaining = [fault for fault in remaining if fault.location not in lines]
+        if pipeline.test_data is not None and (wrong := pipeline.test_data.fault(pipeline.source_serdes)):
+            of_pipeline.append(wrong)
+            statuses.add(ExitStatus.WRONG)
         verdict, style = (quantity(len(of_pipeline), "fault"), "red") if of_pipeline else ("ok", "green")
         console.print(f"{pipeline.name}: {verdict}", style=style)
         for fault in of_pipeline:

@@ -57,6 +57,7 @@ from streamplan.model.windows import (
     WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS,
     SessionWindows,
 )
+from streamplan.serdes.given_values import encode_given
 from streamplan.serdes.json_documents import parse_plain
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde, Value
@@ -80,6 +81,10 @@ _CONN_ID = re.compile(r"[\w#!()\-.:/\\]+")
 """``RE_SANITIZE_CONN_ID`` in the same module."""
 
 
+class WrongTestData(Refused):
+    """A record of test data that the serde of its topic cannot write."""
+
+
 @judged_constructor
 @dataclass(frozen=True)
 class TestData:
@@ -90,7 +95,8 @@ class TestData:
     Attributes:
         topics: The topics that it writes to.
         record: Gives topic, key and value of record ``n``, counted from 0. The value is its bytes, or its fields by
-            their names: then the serde of the topic writes it, and registers its schema where it has one.
+            their names: then the serde of the topic writes it, and registers its schema where it has one. A moment is
+            a datetime, or its text as in ``"2026-01-01T12:00:00Z"``.
         number: Where the digits of ``n`` stand in a value, so that the producer finds in the topics how far it came.
             For JSON, and where ``record`` gives fields, the name of a field that ends with them; for another format a
             function that takes the value's bytes and gives a text that ends with them, or raises ValueError.
@@ -115,10 +121,15 @@ class TestData:
 
         Raises:
             Refused: The schema of the value is not registered.
-            ValueError: The serde has no such value.
+            WrongTestData: The serde has no such value.
         """
         topic, key, value = self.record(n)
-        return topic, key, value if isinstance(value, bytes) else serdes[topic].encode(value)
+        if isinstance(value, bytes):
+            return topic, key, value
+        try:
+            return topic, key, encode_given(serdes[topic], value)
+        except ValueError as error:
+            raise WrongTestData(f"record {n} of test_data: {error}") from None
 
     def number_of(
         self, topic: str, key: bytes | None, value: bytes | None, serdes: Mapping[str, Serde] | None = None
@@ -142,9 +153,25 @@ class TestData:
             return None
         try:
             written = self.written(int(digits), known)
-        except (Refused, ValueError):  # A schema that is not registered was never written.
+        except (Refused, ValueError):  # No such value, or a schema that is not registered: it was never written.
             return None
         return int(digits) if written == (topic, key, value) else None
+
+    def fault(self, serdes: Mapping[str, Serde]) -> str:
+        """Return why record 0 cannot be written; empty where it can.
+
+        Args:
+            serdes: As for :meth:`written`. They need no registry.
+        """
+        try:
+            self.written(0, serdes)
+        except WrongTestData as error:
+            return str(error)
+        except Refused:  # the value is right, and the id of its schema was not asked for
+            return ""
+        except Exception as error:  # noqa: BLE001  # of the function, which is any
+            return f"record 0 of test_data: {type(error).__name__}: {error}"
+        return ""
 
     def _number_text(self, value: bytes, serde: Serde | None) -> str:
         """The text that ends with the number. Raises ValueError, KeyError or TypeError without one."""
@@ -577,7 +604,9 @@ class Pipeline:
         for group in (*topology.subtopologies, *topology.global_stores):
             for node in group.nodes:
                 key_type = group.key_serde_of(node.name).key_type
-                if isinstance(node, Source | Sink):
+                if isinstance(node, Sink):
+                    found[topology.decorate(node.topic)].add(group.key_type_in_topic(node))
+                elif isinstance(node, Source):
                     found[topology.decorate(node.topic)].add(key_type)
                 elif node.writes_store and node.store is not None:
                     found[topology.changelog_topic(node.store)].add(key_type)

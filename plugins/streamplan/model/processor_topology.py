@@ -47,9 +47,11 @@ from streamplan.model.operations import (
     ToTable,
     VersionedTableSource,
 )
+from streamplan.model.windows import SessionWindows
 from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
+from streamplan.serdes.windowed import SessionWindowed, TimeWindowed, Windowed
 
 
 @dataclass(frozen=True)
@@ -306,6 +308,26 @@ class Subtopology:
         if isinstance(node, Processor) and isinstance(node.operation, (*SETS_KEY, *SENDS, StateStore)):
             return node.operation.key_serde
         return self.key_serde_of(self.predecessors[name][0])
+
+    def key_type_in_topic(self, sink: Sink) -> str:
+        """The name of the serde of the keys that a sink writes: behind windows each key has its window."""
+        key_type = self.key_serde_of(sink.name).key_type
+        kind = self._windowed_serde_of(sink)
+        return key_type if kind is None else f"{kind.__name__}({key_type})"
+
+    def _windowed_serde_of(self, node: Node) -> type[Windowed] | None:
+        """The serde that adds the window of an aggregate to the keys of a node's records; None without a window."""
+        if isinstance(node, Processor):
+            match node.operation:
+                case Count(window=SessionWindows()) | Aggregate(window=SessionWindows()):
+                    return SessionWindowed
+                case Count(window=window) | Aggregate(window=window) if window is not None:
+                    return TimeWindowed
+                case operation if isinstance(operation, SETS_KEY):
+                    return None
+        nodes = {each.name: each for each in self.nodes}
+        before = (self._windowed_serde_of(nodes[name]) for name in self.predecessors[node.name])
+        return next((kind for kind in before if kind is not None), None)
 
     def of_library_before(self, node: Node) -> tuple[str, ...]:
         """The names of the nodes before a node, as the library has them: it has no node for the buffer of a join."""

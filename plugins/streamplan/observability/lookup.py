@@ -17,10 +17,12 @@ from streamplan.model import dead_letters as letters
 from streamplan.model.dead_letters import Redrive
 from streamplan.model.start_moment import FORMS, StartMoment
 from streamplan.model.topics import STRING_KEYS, TopicRole, TopicSpec
-from streamplan.serdes.primitive import key_serde_of_type
+from streamplan.model.windows import STORED_SESSION_BYTES
+from streamplan.serdes.primitive import KeySerde, key_serde_of_type
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.subscriptions import Response, Subscription, combined_key, sent_in
 from streamplan.serdes.value_text import text_of_value
+from streamplan.serdes.windowed import SessionWindowed, TimeWindowed
 
 SEARCHED_RECORDS = 10_000
 """At most this many records of a partition are searched for a text."""
@@ -179,7 +181,8 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
 
     Args:
         key: The key as people read it: a number for a changelog whose keys are numbers, hexadecimal digits for bytes;
-            or the declared label of keys, such as ``Jackets``.
+            or the declared label of keys, such as ``Jackets``. A key of a windowed store may have its window, as in
+            ``ann at 2026-01-01T12:00:00Z``; without one all its windows are meant.
 
     Returns:
         By changelog, and for a windowed store by window; empty where no changelog has the key.
@@ -191,10 +194,8 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
 def _find_key(application: Application, cluster: Cluster, key: str) -> list[StoredValue]:
     found: list[StoredValue] = []
     texts = _Texts(cluster.schemas)
-    for spec in application.with_role(TopicRole.CHANGELOG):
-        raw = _raw_key(spec, key)
-        if raw is None:
-            continue
+    asked = [(spec, *meant) for spec in application.with_role(TopicRole.CHANGELOG) for meant in _meant(spec, key)]
+    for spec, raw, window in asked:
         offsets = cluster.offsets(spec.name)
         placed = bytes(spec.prefix_bytes) + raw + bytes(spec.window_bytes + spec.number_bytes)
         if spec.primary_key_type is not None:  # all subscriptions to the key
@@ -208,7 +209,8 @@ def _find_key(application: Application, cluster: Cluster, key: str) -> list[Stor
             for record in records_of(batch):
                 stored = record.key or b""
                 any_length = spec.primary_key_type is not None
-                if spec.application_key(stored) == raw and (any_length or len(stored) == len(placed)):
+                is_of_key = spec.application_key(stored) == raw and (any_length or len(stored) == len(placed))
+                if is_of_key and stored.startswith(window, len(raw)):
                     last[stored, record.partition] = record
         found += [
             StoredValue(
@@ -399,8 +401,19 @@ def _texts(headers: Headers) -> Iterator[tuple[str, str | None]]:
     return ((name, as_text(value)) for name, value in headers)
 
 
-def _raw_key(spec: TopicSpec, key: str) -> bytes | None:
+def _meant(spec: TopicSpec, key: str) -> Iterator[tuple[bytes, bytes]]:
+    """Yield what a text means in a changelog: a key, and the bytes of its window; none for all windows."""
     serde = key_serde_of_type(spec.key_type)
+    if (raw := _written(serde, key)) is not None:
+        yield raw, b""
+    if spec.window_bytes:
+        kind = SessionWindowed if spec.window_bytes == STORED_SESSION_BYTES else TimeWindowed
+        windowed = kind(serde)  # type: ignore[arg-type]
+        if (raw := _written(windowed, key)) is not None:
+            yield raw[: -windowed.window_bytes], raw[-windowed.window_bytes :]
+
+
+def _written(serde: KeySerde, key: str) -> bytes | None:
     try:
         return serde.write_key(serde.key_of_text(key))
     except ValueError:

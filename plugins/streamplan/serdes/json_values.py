@@ -98,9 +98,9 @@ def _reader(field_type: FieldType, has_non_finite: bool) -> Reader:
         case Scalar(name="boolean"):
             return _scalar(field_type, (bool,), lambda value: value)
         case Scalar(name="timestamp"):
-            return _scalar(field_type, (str, int), _moment)
+            return _scalar(field_type, (str, int), moment_of_json)
         case Scalar(name="date"):
-            return _scalar(field_type, (str,), _day)
+            return _scalar(field_type, (str,), day_of_text)
         case DecimalType(precision=precision, scale=scale):
             return _scalar(field_type, (int, str, Number), lambda value: _decimal(value, precision, scale))
         case StructType(fields=fields):
@@ -282,8 +282,11 @@ def _double(value: int | Number) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _moment(value: Any) -> datetime | None:
-    """A moment from ISO 8601 text with a zone, or from milliseconds since the epoch; digits below 1 us are dropped."""
+def moment_of_json(value: Any) -> datetime | None:
+    """Return the moment of an ISO 8601 text with a zone, or of milliseconds since the epoch; None where it is none.
+
+    Digits below a microsecond are dropped.
+    """
     try:
         if type(value) is int:
             return as_datetime(value)
@@ -301,7 +304,8 @@ def _moment(value: Any) -> datetime | None:
         return None
 
 
-def _day(value: str) -> date | None:
+def day_of_text(value: str) -> date | None:
+    """Return the day of a text such as ``2026-01-31``; None where it is none."""
     found = _DAY.fullmatch(value)
     try:
         return date(*map(int, found.groups())) if found else None

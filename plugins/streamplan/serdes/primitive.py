@@ -417,7 +417,7 @@ def key_serde_of_type(key_type: str) -> KeySerde:
         return KEY_SERDES[key_type]
     for kind in (TimeWindowed, SessionWindowed):
         if key_type.startswith(f"{kind.__name__}("):
-            return kind(KEY_SERDES[key_type[len(kind.__name__) + 1 : -1]])  # type: ignore[arg-type]
+            return kind(key_serde_of_type(key_type[len(kind.__name__) + 1 : -1]))  # type: ignore[arg-type]
     of_key = parse_type(key_type)
     assert isinstance(of_key, StructType), f"{key_type} names no serde of keys"
     return Json(", ".join(f"{name} {of_field}" for name, of_field in of_key.fields))

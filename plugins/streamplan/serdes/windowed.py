@@ -122,7 +122,7 @@ class Windowed:
 
     def key_text(self, key: Any) -> str:
         """A key that was read, as people read and write it: the key, and the times of its window in UTC."""
-        times = (_text_of(key[name]) for name in self.fields[1:])
+        times = (moment_text(key[name]) for name in self.fields[1:])
         return " ".join([self.key.key_text(key["key"]), "at", "/".join(times)])
 
     def key_of_text(self, text: str) -> Any:
@@ -170,7 +170,8 @@ class SessionWindowed(Windowed):
     fields: ClassVar[tuple[str, ...]] = ("key", "start", "end")
 
 
-def _text_of(at_ms: int) -> str:
+def moment_text(at_ms: int) -> str:
+    """Return a time of a window in ms since the epoch as people read and write it: ISO 8601 in UTC."""
     try:
         moment = _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:

@@ -27,6 +27,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.model.stages import stage_of
 from streamplan.model.timestamps import timestamp_fault
+from streamplan.serdes.given_values import encode_given
 from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import FIELD, KeySerde
 from streamplan.serdes.serde import Serde, Value
@@ -158,8 +159,8 @@ class TopologyTestDriver:
 
         Args:
             topic: A source topic.
-            value: The fields of the value, which the topic's serde writes; the text or the number of a serde that has
-                only one; bytes, as they are; or None.
+            value: The fields of the value, which the topic's serde writes, a moment as a datetime or as its text; the
+                text or the number of a serde that has only one; bytes, as they are; or None.
             key: The key, which the serde of the topic's keys writes; or bytes, as they are.
             at: The record's time: ``"12:00"`` on the driver's day, ISO 8601, a datetime, or ms since the epoch. A time
                 without an offset is in UTC. By default it is the driver's time, which a later record moves on.
@@ -400,4 +401,7 @@ def _encoded(topic: str, serde: Serde, value: Any) -> bytes | None:
             observed=", ".join(map(str, unknown)),
             remedy="A value with other fields can be given as bytes.",
         )
-    return serde.encode(value)
+    try:
+        return encode_given(serde, value)
+    except ValueError as error:
+        raise Refused(f"the value for {topic}: {error}") from None

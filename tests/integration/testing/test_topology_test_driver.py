@@ -218,6 +218,16 @@ def test_a_name_that_does_not_exist_is_told_with_those_that_do(
         driver.pipe("orders", {"Id": "order_1"}, partition=2)
 
 
+def test_a_moment_may_be_a_text_as_a_topic_has_it(drive: Drive) -> None:
+    topology = Topology("timed")
+    topology.stream("payments", value=Json("id string, time timestamp")).filter("hour(time) = 12").to("at-noon")
+    driver = drive(Pipeline("timed", topology, "", {"payments": 1}))
+    driver.pipe("payments", {"id": "1", "time": "2026-01-01T12:00:01Z"})
+    assert [record.value for record in driver.output("at-noon")] == [{"id": "1", "time": "2026-01-01T12:00:01.000Z"}]
+    with pytest.raises(Refused, match=r"^the value for payments: time: expected a datetime, .* observed 'noon'$"):
+        driver.pipe("payments", {"id": "1", "time": "noon"})
+
+
 def test_an_expression_that_fails_stops_it_as_it_stops_the_application(
     drive: Drive,
 ) -> None:

@@ -141,6 +141,31 @@ def test_the_exporter_of_broken_pipelines_alone_says_so_and_ends(
     assert broken in capsys.readouterr().err
 
 
+TIMED = """
+from streamplan import Json, Pipeline, TestData, Topology
+
+topology = Topology("timed")
+topology.stream("payments", value=Json("id string, time timestamp")).filter("time IS NOT NULL").to("kept")
+record = lambda n: ("payments", b"k", {"id": str(n), "time": "noon"})
+data = TestData(("payments",), record, "id")
+PIPELINE = Pipeline("timed", topology, "", {"payments": 1}, test_data=data)
+"""
+
+
+def test_validate_tells_that_test_data_cannot_be_written(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "timed_module.py").write_text(TIMED)
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", f"{ORDERS},timed_module")
+    assert main(["validate"]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if "warning: " not in line]
+    assert lines == [
+        "orders: ok",
+        "timed: 1 fault",
+        "  record 0 of test_data: time: expected a datetime, or a text as '2026-01-01T12:00:00Z', observed 'noon'",
+    ]
+
+
 FAULTY = """
 from streamplan import Json, Pipeline, Topology
 

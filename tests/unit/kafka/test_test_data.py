@@ -17,10 +17,11 @@ import pytest
 from streamplan.errors import Refused, StreamplanError
 from streamplan.jobs import producer as job
 from streamplan.kafka.test_data import Pace, Produced
-from streamplan.model.pipeline import TestData
+from streamplan.model.pipeline import TestData, WrongTestData
 from streamplan.pipelines.invoices import PIPELINE as INVOICES
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.programs import ExitStatus
+from streamplan.serdes.json import Json
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -170,6 +171,36 @@ def test_the_serde_of_a_topic_writes_fields_and_finds_the_number_in_them() -> No
     assert data.number_of(topic, b"another customer", value, serdes) is None
     assert data.number_of(topic, key, value[:-1] + b"\2", serdes) is None
     assert data.number_of(topic, key, value[:-1], serdes) is None
+
+
+def payments_at(moment: object) -> TestData:
+    return TestData(("payments",), lambda n: ("payments", b"k", {"id": f"p_{n}", "time": moment}), "id")
+
+
+def test_the_moments_of_test_data_may_be_texts() -> None:
+    serdes = {"payments": Json("id string, time timestamp")}
+    data = payments_at("2026-01-01T12:00:01Z")
+    written = data.written(7, serdes)
+    assert written == ("payments", b"k", b'{"id":"p_7","time":"2026-01-01T12:00:01.000Z"}')
+    assert (data.number_of(*written, serdes), data.fault(serdes)) == (7, "")
+
+
+def test_a_record_that_cannot_be_written_is_refused_with_its_number_and_field() -> None:
+    serdes = {"payments": Json("id string, time timestamp")}
+    told = "of test_data: time: expected a datetime, or a text as '2026-01-01T12:00:00Z', observed 'noon'"
+    data = payments_at("noon")
+    with pytest.raises(WrongTestData, match=f"^record 7 {told}$") as refused:
+        data.written(7, serdes)
+    assert ExitStatus.of(refused.value) is ExitStatus.REFUSED
+    assert data.fault(serdes) == f"record 0 {told}"
+
+
+def test_the_fault_of_record_0_needs_no_registry() -> None:
+    assert INVOICES.test_data.fault(INVOICES.source_serdes) == ""
+    broken = TestData(("invoices",), lambda n: ("invoices", b"k", {"number": n}), "number")
+    assert broken.fault(INVOICES.source_serdes).startswith("record 0 of test_data: ")
+    failing = TestData(("orders",), lambda n: {}[n], "Id")
+    assert failing.fault(PIPELINE.source_serdes) == "record 0 of test_data: KeyError: 0"
 
 
 def test_what_a_schema_of_others_has_written_is_no_test_data() -> None:

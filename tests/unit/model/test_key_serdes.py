@@ -9,7 +9,7 @@ from streamplan.model.checkpoint_identity import checkpoint_identity
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, OnWindowClose, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, SlidingWindows, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, UUID, Bytes, Double, Integer, Long, String
 
@@ -46,6 +46,27 @@ def test_a_serde_of_keys_goes_through_repartition_topics_up_to_the_next_new_key(
         "each": "double",
         "app-dead-letter": "string",
     }
+
+
+def test_behind_an_aggregate_of_windows_the_keys_of_a_topic_have_their_window(topology: Topology) -> None:
+    stream = topology.stream("a", value=VALUE, key_serde=Long())
+    windowed = stream.group_by_key().windowed_by(TimeWindows("5 minutes")).count(store="c").to_stream()
+    windowed.filter("count > 1").to("counts")
+    windowed.select_key("record.key").to("plain")
+    visits = stream.group_by("s", name="by-s").windowed_by(SessionWindows("5 minutes", grace="1 minute"))
+    visits.count(store="d").to_stream().to("visits")
+    by_fields = stream.group_by("struct(s, n)", key_serde=Json("s string, n bigint"), name="by-fields")
+    by_fields.windowed_by(SlidingWindows("5 minutes", grace="1 minute")).count(store="e").to_stream().to("by-fields")
+    pipeline = Pipeline("app", topology, "", {"a": 2})
+    assert not topology.faults
+    specs = {spec.name: spec for spec in pipeline.topics()}
+    noon = (1_767_268_800_000).to_bytes(8, "big")
+    later = (1_767_268_860_000).to_bytes(8, "big")
+    assert specs["counts"].key_text(bytes(7) + b"\x07" + noon) == "7 at 2026-01-01T12:00:00Z"
+    assert specs["plain"].key_text(b"7") == "'7'"
+    assert specs["visits"].key_text(b"DE" + later + noon) == "DE at 2026-01-01T12:00:00Z/2026-01-01T12:01:00Z"
+    assert specs["by-fields"].key_text(b'{"s":"a","n":1}' + noon) == '{"s":"a","n":1} at 2026-01-01T12:00:00Z'
+    assert specs["app-c-changelog"].key_type == "long"
 
 
 def test_what_is_no_serde_of_keys_is_refused(topology: Topology) -> None:

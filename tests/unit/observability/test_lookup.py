@@ -6,12 +6,16 @@ from datetime import UTC, date, datetime
 
 import pytest
 from streamplan.checks.framework.application import application_of
+from streamplan.cli.tables import readable_key
 from streamplan.errors import Refused, SchemaRegistryUnavailable
 from streamplan.model.dead_letters import LetterPlace, Redrive, mark_headers
+from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.start_moment import StartMoment
 from streamplan.model.topology import Topology
+from streamplan.model.windows import SessionWindows, TimeWindows, stored_session_key, stored_window_key
 from streamplan.observability.lookup import as_text, find_key, moment, newest_dead_letters, read_records
+from streamplan.observability.topic_view import view_topic
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.serdes.avro import Avro
 from streamplan.serdes.json import Json
@@ -227,3 +231,46 @@ def test_a_record_with_a_timestamp_beyond_all_years_is_shown(
         cluster.produce("orders", b"k", b"{}", partition=0, timestamp=timestamp)
     found = read_records(ORDERS, cluster, "orders", last=2, partition=0)
     assert {each.at for each in found} == {"253402300800000 ms", "9223372036854775807 ms"}
+
+
+def test_a_key_of_a_windowed_store_is_found_with_its_window_and_without(cluster: FakeCluster) -> None:
+    noon, later = 1_767_268_800_000, 1_767_268_860_000
+    topology = Topology("windowed")
+    stream = topology.stream("payments", value=Json("amount double"), key_serde=Long())
+    stream.group_by_key().windowed_by(TimeWindows("1 minute")).count(store="counts")
+    stream.group_by_key().windowed_by(SessionWindows("5 minutes", grace="1 minute")).count(store="visits")
+    application = application_of(Pipeline("windowed", topology, "", {"payments": 5}))
+    for spec in application.topics:
+        cluster.create(spec.name, spec.partitions)
+    for key, n in ((7, 3), (8, 4)):
+        for at in (noon, later):
+            place = partition_for_key(Long().write_key(key), 5)
+            stored = stored_window_key(Long().write_key(key), at)
+            cluster.produce("windowed-counts-changelog", stored, n.to_bytes(8, "big"), partition=place)
+        stored = stored_session_key(Long().write_key(key), noon, later)
+        cluster.produce("windowed-visits-changelog", stored, n.to_bytes(8, "big"), partition=place)
+
+    def found(key: str) -> list[tuple[str, str | None]]:
+        return [(readable_key(each.key), each.value) for each in find_key(application, cluster, key)]
+
+    session = "7 at 2026-01-01T12:00:00Z/2026-01-01T12:01:00Z"
+    windows = ["7 at 2026-01-01T12:00:00Z", "7 at 2026-01-01T12:01:00Z"]
+    assert found("7") == [(key, "3") for key in (*windows, session)]
+    for key in (*windows, session):
+        assert found(key) == [(key, "3")], "the command line takes the text that it shows"
+    assert found("7 at 2026-01-01T13:00:00+01:00") == [(windows[0], "3")]
+    assert found("7 at 2026-01-01T12:02:00Z") == []
+
+
+def test_a_key_with_its_window_is_shown_in_the_topic_of_a_sink_as_people_write_it(cluster: FakeCluster) -> None:
+    topology = Topology("windowed")
+    stream = topology.stream("payments", value=Json("amount double"))
+    stream.group_by_key().windowed_by(TimeWindows("5 minutes")).count(store="counts").to_stream().to("totals")
+    application = application_of(Pipeline("windowed", topology, "", {"payments": 1}))
+    cluster.create("totals", 1)
+    for _ in range(2):
+        cluster.produce("totals", b"DE" + (1_767_268_800_000).to_bytes(8, "big"), b"{}")
+    (record, _) = read_records(application, cluster, "totals", last=2)
+    assert record.key == "DE at 2026-01-01T12:00:00Z"
+    (partition,) = view_topic(application, cluster, "totals").partitions
+    assert [each.key for each in partition.busiest] == ["DE at 2026-01-01T12:00:00Z"]
