@@ -31,6 +31,7 @@ COMMANDS = (
     "check",
     "tasks",
     "top",
+    "produce",
     "topic",
     "store",
     "serve",
