@@ -15,7 +15,7 @@ from streamplan.checks.recount.reader import TotalsReader
 from streamplan.cli.brokers import add_secure_option
 from streamplan.cli.command import Commands, add_pipeline, at_least
 from streamplan.cli.output import table_width, timed_report
-from streamplan.cli.program import as_typed
+from streamplan.cli.program import AS_MODULE, as_typed
 from streamplan.cli.tables import checks_table, read_key, read_value, store_table, topics_text, totals_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.files import ReportPaths
@@ -24,7 +24,7 @@ from streamplan.kafka.registered_schemas import has_schemas
 from streamplan.kafka.topics import resolve_pipeline
 from streamplan.kafka_port import records_of
 from streamplan.local.airflow import USER
-from streamplan.local.airflow_rest import AirflowRest
+from streamplan.local.airflow_rest import AirflowRest, StillRuns
 from streamplan.local.stack import Stack
 from streamplan.model.operations import Count, TableCount
 from streamplan.model.pipeline import Pipeline
@@ -143,6 +143,9 @@ def _follow(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, re
 
     Returns:
         The state of the run.
+
+    Raises:
+        StreamplanError: The run takes too long. It goes on.
     """
     cluster = KafkaCluster(stack.kafka.brokers)
     before: tuple[int, int] | None = None
@@ -170,7 +173,19 @@ def _follow(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, re
             progress.update(produced, completed=min(records, now[0] - before[0]))
             progress.update(processed, completed=min(records, now[1] - before[1]))
 
-        state = rest.wait(f"{pipeline.name}_deploy", run_id, deadline_seconds=deadline, on_poll=report)
+        deploy = f"{pipeline.name}_deploy"
+        try:
+            state = rest.wait(deploy, run_id, deadline_seconds=deadline, on_poll=report)
+        except StillRuns as error:
+            raise StreamplanError(
+                error.subject,
+                expected=error.expected,
+                observed=error.observed,
+                remedy="The run goes on in Airflow. Follow it at "
+                f"{rest.run_url(deploy, run_id)} (user {USER}, password {stack.airflow.password}). "
+                f"`{AS_MODULE} status` shows what runs. When the run has succeeded, the pipeline is "
+                "deployed and verified.",
+            ) from error
         if state == "success":
             progress.update(produced, completed=records)
             progress.update(processed, completed=records)
