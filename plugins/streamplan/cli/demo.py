@@ -126,10 +126,24 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
     docs = ReportPaths(stack.settings.reports, pipeline.name).data_docs / "index.html"
     console.print(f"Data Docs   {docs.as_uri()}", highlight=False, soft_wrap=True)
     console.print(f"Logs        {stack.settings.logs}", highlight=False, soft_wrap=True)
+    if others := others_that_run(rest, pipeline):
+        console.print(others, highlight=False, soft_wrap=True)
     console.print(how_to_stop())
     green = state == "success" and all(result.outcome is Outcome.PASSED for result in results.values())
     console.print("[green]Deployed and verified.[/]" if green else "[red]The run or a check has not succeeded.[/]")
     return ExitStatus.DONE if green else ExitStatus.WRONG
+
+
+def others_that_run(rest: AirflowRest, pipeline: Pipeline) -> str | None:
+    """Return which other pipelines run, as after an earlier demonstration, and how to end one; None without any."""
+    running = (dag_id.removesuffix("_aggregator") for dag_id in rest.running_dags() if dag_id.endswith("_aggregator"))
+    others = sorted(set(running) - {pipeline.name})
+    if not others:
+        return None
+    return (
+        f"Other pipelines go on, too: {', '.join(others)}. To end one, mark the run of its DAG, such as "
+        f"{others[0]}_aggregator, as failed in Airflow."
+    )
 
 
 def how_to_stop() -> str:

@@ -111,6 +111,12 @@ class AirflowRest:
         runs = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=query)["dag_runs"]
         return [dict(run) for run in runs]
 
+    def running_dags(self) -> list[str]:
+        """Return the ids of the DAGs that have a running run."""
+        query = {"state": "running", "limit": 100}
+        runs = self._call("GET", "/api/v2/dags/~/dagRuns", params=query)["dag_runs"]
+        return sorted({str(run["dag_id"]) for run in runs})
+
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return the task instances of a run."""
         instances = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]

@@ -36,3 +36,23 @@ def test_a_run_that_takes_too_long_goes_on_and_the_error_says_where(monkeypatch:
         "http://airflow/dags/orders_deploy/runs/manual__1 (user admin, password secret). `python -m streamplan status` "
         "shows what runs. When the run has succeeded, the pipeline is deployed and verified."
     )
+
+
+@pytest.mark.parametrize(
+    ("running", "said"),
+    [
+        (["orders_aggregator", "orders_health"], None),
+        (
+            ["visits_aggregator", "orders_aggregator", "visits_health", "clicks_aggregator"],
+            "Other pipelines go on, too: clicks, visits. "
+            "To end one, mark the run of its DAG, such as clicks_aggregator, "
+            "as failed in Airflow.",
+        ),
+    ],
+)
+def test_other_pipelines_that_go_on_are_told(running: list[str], said: str | None) -> None:
+    class Rest(AirflowRest):
+        def running_dags(self) -> list[str]:
+            return running
+
+    assert demo.others_that_run(Rest("http://airflow", "", ""), PIPELINE) == said

@@ -109,3 +109,17 @@ def test_a_run_that_has_not_finished_in_time_is_told_with_its_tasks_in_words(mon
         "verify.recount (up for retry), verify.totals (not started). The run goes on. See "
         "http://airflow/dags/orders_deploy/runs/manual__1."
     )
+
+
+def test_the_dags_that_run_are_asked_for_in_one_question() -> None:
+    questions: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        questions.append(f"{request.url.path}?{request.url.query.decode()}")
+        return httpx.Response(200, json={"dag_runs": [{"dag_id": "b"}, {"dag_id": "a"}, {"dag_id": "b"}]})
+
+    rest = AirflowRest("http://airflow", "user", "password")
+    rest._token = "token"
+    rest._http = httpx.Client(transport=httpx.MockTransport(answer), base_url=rest.url)
+    assert rest.running_dags() == ["a", "b"]
+    assert questions == ["/api/v2/dags/~/dagRuns?state=running&limit=100"]
