@@ -46,8 +46,12 @@ class TotalsCheck(Check):
         """Require a count that can be recounted here, or the rows of a recount by Spark."""
         if application.aggregations or self.recounted is not None:
             return None
-        remedy = "" if application.declared else "describe a count with --count"
-        return NotApplicable("there is no count that can be recounted without Spark", remedy)
+        if application.declared:
+            return NotApplicable(
+                "only Spark can recount this pipeline",
+                f"the tasks recount and totals of {application.name}_health do it in Airflow",
+            )
+        return NotApplicable("there is no count that can be recounted without Spark", "describe a count with --count")
 
     def spark_jobs(self, application: Application) -> frozenset[SparkJob]:
         """Return the job that reads the state store, as a third opinion on a count; else the recount."""

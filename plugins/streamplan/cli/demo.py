@@ -15,7 +15,7 @@ from streamplan.checks.recount.reader import TotalsReader
 from streamplan.cli.brokers import add_secure_option
 from streamplan.cli.command import Commands, add_pipeline, at_least
 from streamplan.cli.output import table_width, timed_report
-from streamplan.cli.program import as_typed
+from streamplan.cli.program import AS_MODULE, as_typed
 from streamplan.cli.tables import checks_table, read_key, read_value, store_table, topics_text, totals_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.files import ReportPaths
@@ -24,7 +24,7 @@ from streamplan.kafka.registered_schemas import has_schemas
 from streamplan.kafka.topics import resolve_pipeline
 from streamplan.kafka_port import records_of
 from streamplan.local.airflow import USER
-from streamplan.local.airflow_rest import AirflowRest
+from streamplan.local.airflow_rest import AirflowRest, StillRuns
 from streamplan.local.stack import Stack
 from streamplan.model.operations import Count, TableCount
 from streamplan.model.pipeline import Pipeline
@@ -126,10 +126,24 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
     docs = ReportPaths(stack.settings.reports, pipeline.name).data_docs / "index.html"
     console.print(f"Data Docs   {docs.as_uri()}", highlight=False, soft_wrap=True)
     console.print(f"Logs        {stack.settings.logs}", highlight=False, soft_wrap=True)
+    if others := others_that_run(rest, pipeline):
+        console.print(others, highlight=False, soft_wrap=True)
     console.print(how_to_stop())
     green = state == "success" and all(result.outcome is Outcome.PASSED for result in results.values())
     console.print("[green]Deployed and verified.[/]" if green else "[red]The run or a check has not succeeded.[/]")
     return ExitStatus.DONE if green else ExitStatus.WRONG
+
+
+def others_that_run(rest: AirflowRest, pipeline: Pipeline) -> str | None:
+    """Return which other pipelines run, as after an earlier demonstration, and how to end one; None without any."""
+    running = (dag_id.removesuffix("_aggregator") for dag_id in rest.running_dags() if dag_id.endswith("_aggregator"))
+    others = sorted(set(running) - {pipeline.name})
+    if not others:
+        return None
+    return (
+        f"Other pipelines go on, too: {', '.join(others)}. To end one, mark the run of its DAG, such as "
+        f"{others[0]}_aggregator, as failed in Airflow."
+    )
 
 
 def how_to_stop() -> str:
@@ -143,6 +157,9 @@ def _follow(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, re
 
     Returns:
         The state of the run.
+
+    Raises:
+        StreamplanError: The run takes too long. It goes on.
     """
     cluster = KafkaCluster(stack.kafka.brokers)
     before: tuple[int, int] | None = None
@@ -170,7 +187,19 @@ def _follow(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, re
             progress.update(produced, completed=min(records, now[0] - before[0]))
             progress.update(processed, completed=min(records, now[1] - before[1]))
 
-        state = rest.wait(f"{pipeline.name}_deploy", run_id, deadline_seconds=deadline, on_poll=report)
+        deploy = f"{pipeline.name}_deploy"
+        try:
+            state = rest.wait(deploy, run_id, deadline_seconds=deadline, on_poll=report)
+        except StillRuns as error:
+            raise StreamplanError(
+                error.subject,
+                expected=error.expected,
+                observed=error.observed,
+                remedy="The run goes on in Airflow. Follow it at "
+                f"{rest.run_url(deploy, run_id)} (user {USER}, password {stack.airflow.password}). "
+                f"`{AS_MODULE} status` shows what runs. When the run has succeeded, the pipeline is "
+                "deployed and verified.",
+            ) from error
         if state == "success":
             progress.update(produced, completed=records)
             progress.update(processed, completed=records)

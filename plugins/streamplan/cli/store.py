@@ -7,6 +7,7 @@ import argparse
 from streamplan.cli.command import Commands
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import plain_console, print_columns
+from streamplan.cli.program import AS_MODULE, as_typed
 from streamplan.cli.tables import readable_key
 from streamplan.observability.lookup import find_key
 from streamplan.programs import ExitStatus
@@ -52,5 +53,10 @@ def _run(options: argparse.Namespace) -> int:
         ]
         print_columns(rows)
     else:
-        plain_console().print(f"No changelog of {chosen.name} has the key {options.key}.")
+        named = chosen.name if options.pipeline else f"--application-id {chosen.name}"
+        text = (
+            f"No changelog of {chosen.name} has the key {options.key} yet. Records may still be on their way:"
+            f" `{AS_MODULE} top {named}` shows the lag of each stream task."
+        )
+        plain_console().print(as_typed(text))
     return ExitStatus.DONE if found else ExitStatus.WRONG

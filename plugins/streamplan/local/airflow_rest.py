@@ -111,6 +111,12 @@ class AirflowRest:
         runs = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=query)["dag_runs"]
         return [dict(run) for run in runs]
 
+    def running_dags(self) -> list[str]:
+        """Return the ids of the DAGs that have a running run."""
+        query = {"state": "running", "limit": 100}
+        runs = self._call("GET", "/api/v2/dags/~/dagRuns", params=query)["dag_runs"]
+        return sorted({str(run["dag_id"]) for run in runs})
+
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return the task instances of a run."""
         instances = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
@@ -135,7 +141,7 @@ class AirflowRest:
             on_poll: Gets the states of all tasks each time.
 
         Raises:
-            StreamplanError: The deadline has passed. It has the states of the tasks.
+            StillRuns: The deadline has passed. It has the tasks that are not done.
         """
         begun = time.monotonic()
         while True:
@@ -146,11 +152,11 @@ class AirflowRest:
                 return state
             waited = time.monotonic() - begun
             if waited > deadline_seconds:
-                raise StreamplanError(
+                raise StillRuns(
                     f"Run {run_id} of {dag_id}",
-                    expected=f"finished within {deadline_seconds:g} s",
-                    observed=f"{state} after {waited:.0f} s; tasks {states}",
-                    remedy=f"See {self.run_url(dag_id, run_id)}.",
+                    expected=f"finished within {deadline_seconds:.0f} s",
+                    observed=f"{state} after {waited:.0f} s; not done yet: {_not_done(states)}",
+                    remedy=f"The run goes on. See {self.run_url(dag_id, run_id)}.",
                 )
             time.sleep(POLL_SECONDS)
 
@@ -239,3 +245,13 @@ class AirflowRest:
 
 class NotFound(StreamplanError):
     """The DAG, run or task does not exist."""
+
+
+class StillRuns(StreamplanError):
+    """A run has not finished within a deadline."""
+
+
+def _not_done(states: Mapping[str, str | None]) -> str:
+    """Return ``verify.recount (running), verify.totals (not started)``."""
+    left = {task: state for task, state in states.items() if state not in ("success", "skipped")}
+    return ", ".join(f"{task} ({(state or 'not started').replace('_', ' ')})" for task, state in left.items()) or "none"

@@ -97,6 +97,7 @@ def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack, dep
         assert f"orders_{check.name}" in page.text
         assert "in the state store" in page.text  # all checks of the run are on the page
     assert [found["state"] for found in rest.runs("orders_aggregator")] == ["running"]
+    assert "orders_aggregator" in rest.running_dags()
 
 
 def test_the_asset_of_the_totals_says_up_to_where_they_are_verified(stack: Stack, deployment: Deployment) -> None:

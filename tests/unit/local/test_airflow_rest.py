@@ -3,7 +3,7 @@ from __future__ import annotations
 import httpx
 import pytest
 from streamplan.errors import StreamplanError
-from streamplan.local.airflow_rest import AirflowRest
+from streamplan.local.airflow_rest import AirflowRest, StillRuns
 
 
 def server(rest: AirflowRest, *, slow_answers: int) -> list[str]:
@@ -85,3 +85,41 @@ def test_an_import_error_of_another_file_does_not_end_the_wait_for_a_dag(
         with pytest.raises(StreamplanError, match=r"import error of broken.py:\nFile their_broken.py, line 7"):
             rest.wait_for_dag("orders_deploy")
     assert len(looks) == asked
+
+
+def test_a_run_that_has_not_finished_in_time_is_told_with_its_tasks_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("streamplan.local.airflow_rest.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("streamplan.local.airflow_rest.time.sleep", lambda seconds: clock.__setitem__(0, clock[0] + 11))
+    states = {"topics": "success", "produce": "skipped", "verify.recount": "up_for_retry", "verify.totals": None}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/taskInstances"):
+            tasks = [{"task_id": task, "state": state} for task, state in states.items()]
+            return httpx.Response(200, json={"task_instances": tasks})
+        return httpx.Response(200, json={"state": "running"})
+
+    rest = AirflowRest("http://airflow", "user", "password")
+    rest._token = "token"
+    rest._http = httpx.Client(transport=httpx.MockTransport(answer), base_url=rest.url)
+    with pytest.raises(StillRuns) as raised:
+        rest.wait("orders_deploy", "manual__1", deadline_seconds=10)
+    assert str(raised.value) == (
+        "Run manual__1 of orders_deploy: expected finished within 10 s, observed running after 11 s; not done yet: "
+        "verify.recount (up for retry), verify.totals (not started). The run goes on. See "
+        "http://airflow/dags/orders_deploy/runs/manual__1."
+    )
+
+
+def test_the_dags_that_run_are_asked_for_in_one_question() -> None:
+    questions: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        questions.append(f"{request.url.path}?{request.url.query.decode()}")
+        return httpx.Response(200, json={"dag_runs": [{"dag_id": "b"}, {"dag_id": "a"}, {"dag_id": "b"}]})
+
+    rest = AirflowRest("http://airflow", "user", "password")
+    rest._token = "token"
+    rest._http = httpx.Client(transport=httpx.MockTransport(answer), base_url=rest.url)
+    assert rest.running_dags() == ["a", "b"]
+    assert questions == ["/api/v2/dags/~/dagRuns?state=running&limit=100"]

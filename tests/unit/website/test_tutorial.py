@@ -13,10 +13,14 @@ from pathlib import Path
 import pytest
 from streamplan.checks import compaction
 from streamplan.checks.framework.advice import Advice
+from streamplan.cli import check as check_command
 from streamplan.cli import main
 from streamplan.jobs import producer
+from streamplan.model.topics import resolve_configs
+from streamplan.registry import pipeline_named
 from streamplan.settings import PROJECT
 
+from tests.support.fake_cluster import FakeCluster
 from website.reference import parser_of_commands
 
 PAGE = (PROJECT / "docs" / "tutorial.md").read_text()
@@ -94,6 +98,48 @@ def test_the_counts_are_those_of_the_records_for_trials(repository: Path) -> Non
         assert set(counted.values()) == {expected}
         assert len(counted) == 3
         assert f"{expected} visits" in PAGE
+
+
+def drained() -> FakeCluster:
+    """The visits of step 7, as the pipeline leaves them in Kafka."""
+    from my_pipelines.visits import visit
+
+    cluster = FakeCluster()
+    pipeline = pipeline_named("visits")
+    for spec in pipeline.topics():
+        cluster.create(spec.name, spec.partitions, {"retention.bytes": "-1"} | resolve_configs(spec, 1))
+    repartition, changelog = "visits-per-page-by-page-repartition", "visits-per-page-visits-per-page-changelog"
+    counts: Counter[bytes] = Counter()
+    for number in range(2000):
+        _, key, value = visit(number)
+        cluster.produce("visits", key, value)
+        if b'"robot": false' in value:
+            page = re.search(rb'"page": "(.*?)"', value)[1]  # type: ignore[index]
+            cluster.produce(repartition, page, value)
+            counts[page] += 1
+            cluster.produce(changelog, page, counts[page].to_bytes(8, "big"))
+    for topic in ("visits", repartition):
+        ends = {number: partition.end for number, partition in enumerate(cluster.existing[topic].partitions)}
+        cluster.committed["visits-per-page", topic] = ends
+    return cluster
+
+
+def test_the_table_of_the_checks_is_the_one_that_the_command_prints(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = drained()
+    monkeypatch.setattr(check_command, "KafkaCluster", lambda servers: cluster)
+    monkeypatch.setattr(check_command, "require_reachable", lambda servers: None)
+    monkeypatch.setenv("STREAMPLAN_HOME", str(repository))
+    status = main(["check", "visits"])
+    printed = capsys.readouterr().out
+    assert status == 0, printed
+    [shown] = [block for block in BLOCKS if block.strip().startswith("visits-per-page: 1 source")]
+    rows = [[re.split(r" {2,}", line.strip()) for line in text.splitlines()] for text in (shown, printed)]
+    shown_rows, printed_rows = [[row for row in lines if len(row) == 3][1:] for lines in rows]
+    assert [row[:2] for row in shown_rows] == [row[:2] for row in printed_rows]
+    for (_, _, reason), (_, _, found) in zip(shown_rows, printed_rows, strict=True):
+        assert reason in ("…", found)
 
 
 def test_the_red_check_says_these_words() -> None:
