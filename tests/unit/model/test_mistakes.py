@@ -937,6 +937,20 @@ orders.rename({"id": "order"})
 orders.columns
 → 1: 'KStream' object has no attribute 'columns'. Write repr(stream), which tells the fields
 
+# What a PySpark user writes
+
+grouped.windowed_by(TimeWindows("5 minutes").grace("1 hour")).count()
+→ 1: 'TimeWindows' object has no method 'grace'. Write all of it at once: TimeWindows('5 minutes', grace='1 hour')
+
+grouped.windowed_by(SlidingWindows("5 minutes", grace="1 minute").size(timedelta(hours=1))).count()
+→ 1: 'SlidingWindows' object has no method 'size'. Write all of it at once: SlidingWindows('1 hour', grace='1 minute')
+
+grouped.windowed_by(CalendarWindows("1 day", time_zone="Europe/Berlin").grace("1 hour")).count()
+→ 1: 'CalendarWindows' object has no method 'grace'. Write all of it at once: CalendarWindows('1 day', grace='1 hour', time_zone='Europe/Berlin')
+
+orders.join(payments, within=JoinWindows("5 minutes").grace("1 hour"))
+→ 1: 'JoinWindows' object has no method 'grace'. Write all of it at once: JoinWindows('5 minutes', grace='1 hour')
+
 # What Python does with values
 
 len(orders)
