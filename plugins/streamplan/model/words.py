@@ -402,10 +402,8 @@ def called_as_builder(windows: Any, name: str, given: object) -> NoReturn:
     values[name] = given
     written = [repr(values[first])]
     written += [f"{each}={values[each]!r}" for each in others if each == name or values[each] != getattr(cls, each, "")]
-    raise NoSuchOperation(
-        f"{cls.__name__!r} object has no method {name!r}. Write all of it at once: {cls.__name__}({', '.join(written)})",
-        name=name,
-    )
+    write = f"Write all of it at once: {cls.__name__}({', '.join(written)})"
+    raise NoSuchOperation(f"{cls.__name__!r} object has no method {name!r}. {write}", name=name)
 
 
 def operations_of(cls: type) -> list[str]:

@@ -951,6 +951,21 @@ grouped.windowed_by(CalendarWindows("1 day", time_zone="Europe/Berlin").grace("1
 orders.join(payments, within=JoinWindows("5 minutes").grace("1 hour"))
 → 1: 'JoinWindows' object has no method 'grace'. Write all of it at once: JoinWindows('5 minutes', grace='1 hour')
 
+grouped.aggregate(F.amount.sum().alias("total"))
+→ 1: sum(amount).alias(…): an expression has no method 'alias'. Write aggregate(total=F.amount.sum()): the argument names it
+
+grouped.aggregate((F.amount * 2).sum().alias("total"))
+→ 1: sum(amount * 2).alias(…): an expression has no method 'alias'. Write aggregate({'total': 'sum(amount * 2)'}): the key of the mapping names it
+
+grouped.aggregate(F.count().alias("orders"))
+→ 1: count(*).alias(…): an expression has no method 'alias'. Write aggregate({'orders': 'count(*)'}): the key of the mapping names it
+
+orders.map_values((F.amount * 2).alias("twice"))
+→ 1: (amount * 2).alias(…): an expression has no method 'alias'. Write map_values({'twice': 'amount * 2'}): the key of the mapping names it
+
+orders.map_values(F.amount.name("paid"))
+→ 1: F.amount.name(…): an expression has no method 'name'. Write map_values(paid=F.amount): the argument names it
+
 # What Python does with values
 
 len(orders)
