@@ -966,6 +966,53 @@ orders.map_values((F.amount * 2).alias("twice"))
 orders.map_values(F.amount.name("paid"))
 → 1: F.amount.name(…): an expression has no method 'name'. Write map_values(paid=F.amount): the argument names it
 
+from pyspark.sql.types import DoubleType, StringType, StructType
+topology.stream("x", value=Json(StructType().add("id", StringType()).add("amount", DoubleType())))
+→ 2: Json: schema is a StructType; it takes a text or a dataclass. Write it as one text: Json('id string, amount double')
+
+from pyspark.sql.types import StructType
+topology.stream("x", value=Json(StructType()))
+→ 2: Json: schema is a StructType; it takes a text or a dataclass. Write it as one text: Json('id string, amount double')
+
+from pyspark.sql.types import LongType, StringType, StructType
+topology.stream("x", value=StructType().add("id", StringType()))
+orders.map_values(by_customer, schema=StructType().add("n", LongType()))
+orders.map_values(total=F.amount.cast(StringType()))
+→ 2: stream: value is a StructType; it takes a serde. Write Json('id string')
+→ 3: map_values: schema is a StructType; it takes a text. Write it as one text: 'n bigint'
+→ 4: cast: field_type is a StringType; it takes a text. Write 'string'
+
+topology.stream("x", value=Json(by_customer))
+→ 1: Json: schema is the function by_customer; it takes a text or a dataclass. Write it as one text: Json('id string, amount double')
+
+orders.map_values("amount * 2 as double")
+→ 1: map_values: value is the text 'amount * 2 as double'; it takes a mapping such as {'name': 'expression'} or a function. Say what the field is called: {'double': 'amount * 2'}
+
+grouped.aggregate(["sum(amount) AS total", "max(amount)"])
+→ 1: aggregate: value is a list; it takes a mapping such as {'name': 'expression'} or a function. Write {'total': 'sum(amount)', 'max(amount)': 'max(amount)'}
+
+orders.map_values({"name": "amount * 2 as double", "id": "cast(id as string)", "said": "'known as '"})
+→ 1: map_values, name: 'as double' names nothing: the name of the field is the key of the mapping. Write {'double': 'amount * 2'}
+
+grouped.aggregate({"n": "sum(amount) as total"})
+→ 1: aggregate, n: 'as total' names nothing: the name of the field is the key of the mapping. Write {'total': 'sum(amount)'}
+
+orders.group_by(F.window(F.at, "5 minutes"), F.customer).count()
+→ 1: group_by: F.customer is one argument too many: it takes at most 1 without a name. Write group_by(F.customer).windowed_by(TimeWindows('5 minutes'))
+
+orders.group_by("customer", "session_window(at, '1 hour')").count()
+→ 1: group_by: "session_window(at, '1 hour')" is one argument too many: it takes at most 1 without a name. Write group_by('customer').windowed_by(SessionWindows('1 hour'))
+
+orders.group_by([F.customer, F.window(F.at, "5 minutes", "1 minute")]).count()
+→ 1: group_by: key is a list; it takes a text. Write group_by(F.customer).windowed_by(TimeWindows('5 minutes', advance='1 minute'))
+
+topology.stream("x", schema="id string")
+topology.table("y", value_serde="id string")
+orders.to("out", schema="id string")
+→ 1: stream: there is no argument 'schema'. Write value=Json('id string')
+→ 2: table: there is no argument 'value_serde'. Write value=Json('id string')
+→ 3: to: there is no argument 'schema'. Write value=Json('id string')
+
 # What Python does with values
 
 len(orders)
