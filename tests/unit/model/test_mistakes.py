@@ -1013,6 +1013,20 @@ orders.to("out", schema="id string")
 → 2: table: there is no argument 'value_serde'. Write value=Json('id string')
 → 3: to: there is no argument 'schema'. Write value=Json('id string')
 
+grouped.count().to_stream().map_values({"customer": "customer", "n": "count"})
+→ 1: map_values, customer: the value has no field 'customer'. It has: count. The key customer is record.key
+
+grouped.windowed_by(TimeWindows("5 minutes")).count().to_stream().map_values({"c": "customer", "at": "window.start", "n": "count"})
+→ 1: map_values, c: the value has no field 'customer'. It has: count. The key customer is record.key. The window is record.window.start
+→ 1: map_values, at: the value has no field 'window'. Write record.window.start
+
+grouped.windowed_by(TimeWindows("5 minutes")).count().to_stream().map_values(c=F.customer, at=F.window.start, n=F.count)
+→ 1: map_values, c: the value has no field 'customer'. It has: count. The key customer is F.record.key. The window is F.record.window.start
+→ 1: map_values, at: the value has no field 'window'. Write F.record.window.start
+
+orders.group_by("struct(customer, id)", key_serde=Json("customer string, id string")).count().to_stream().map_values({"c": "customer"})
+→ 1: map_values, c: the value has no field 'customer'. It has: count. It is a part of the key: record.key.customer
+
 # What Python does with values
 
 len(orders)
