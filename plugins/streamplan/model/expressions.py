@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from streamplan.judged import Diagnostic, caller_location, judged, mistakes_of
 from streamplan.judged_words import described, is_not_called, shown
-from streamplan.model.operations import AGGREGATE_FUNCTIONS
 
 _OR, _AND, _PREDICATE, _COMPARISON, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(1, 9)
 """How strongly an operator binds, as in Spark's grammar (``SqlBaseParser.g4``)."""
@@ -25,6 +24,9 @@ _OR, _AND, _PREDICATE, _COMPARISON, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(1, 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_NAMES = ("all", "any", "case", "current_path", "distinct", "exists", "false", "interval", "not", "null", "true")
 """Words of SQL that are no names of fields without backticks."""
+
+AGGREGATES = ("sum", "count", "count_if", "min", "max", "avg", "min_by", "max_by", "bool_and", "bool_or")
+"""The functions that fold the records of a key."""
 
 _GREATEST_DIGITS = 38
 
@@ -596,7 +598,7 @@ def _named_so(field: str, name: str) -> str:
     """How an expression is given a name: ``field`` is a field of F, or a text."""
     text = field[1:-1] if field.startswith("(") and field.endswith(")") else field
     function = text.partition("(")[0]
-    is_aggregate = function in AGGREGATE_FUNCTIONS
+    is_aggregate = function in AGGREGATES
     operation = "aggregate" if is_aggregate else "map_values"
     path = text.removeprefix(f"{function}(").removesuffix(")").split(".")
     if is_aggregate and all(map(_PLAIN_NAME.fullmatch, path)):
