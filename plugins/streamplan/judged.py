@@ -35,6 +35,7 @@ from streamplan.judged_words import (
     sample,
     shown,
     text_meant,
+    windows_of_spark,
     words_of,
 )
 
@@ -332,6 +333,7 @@ def _judge(
             hint = f"Change the value before: map_values({shown(surplus[0])}).{operation}(…)"
         if "stores" in known and not meant:
             hint = advice_on(surplus[0], str, "", operation, "store") or hint
+        hint = (windows_of_spark(args) if operation == "group_by" else "") or hint
         yield mistake(f"{shown(surplus[0])} is one argument too many: it takes {most}", hint)
         missing = [name for name in missing if name != meant]
     for value in fields.values():

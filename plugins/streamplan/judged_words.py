@@ -36,6 +36,7 @@ _OTHER_WORDS = {
     "value_serializer": "value",
     "value_deserializer": "value",
     "serde": "value",
+    "schema": "value",
     "key_serializer": "key_serde",
     "key_deserializer": "key_serde",
     "timestamp_extractor": "timestamp",
@@ -117,6 +118,27 @@ TOO_MANY = {
     "merge": "Merge one after the other: a.merge(b).merge(c)",
 }
 """What to write where an operation is given more than it takes."""
+
+_WINDOW_OF_SPARK = re.compile(r"\s*(session_)?window\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
+
+
+def windows_of_spark(keys: Sequence[Any]) -> str:
+    """Return what to write in place of keys of which one is a window of Spark; empty where none is.
+
+    Args:
+        keys: The keys that were given.
+    """
+    texts = [str(each) if is_text(each) else "" for each in keys]
+    found = next((match for text in texts if (match := _WINDOW_OF_SPARK.fullmatch(text))), None)
+    if found is None:
+        return ""
+    others = [each for each, text in zip(keys, texts, strict=True) if not _WINDOW_OF_SPARK.fullmatch(text)]
+    size, *advance = re.findall(r"'([^']*)'", found[2]) or ["5 minutes"]
+    advances = f", advance={advance[0]!r}" if advance and not found[1] else ""
+    windows = f"{'SessionWindows' if found[1] else 'TimeWindows'}({size!r}{advances})"
+    key = shown(others[0]) if len(others) == 1 else "'struct(a, b)'" if others else "'key'"
+    return f"Write group_by({key}).windowed_by({windows})"
+
 
 _LISTS = {
     ("group_by", "key"): SEVERAL_KEYS,
@@ -318,6 +340,32 @@ _EXPRESSIONS_OF = ("pyspark", "polars", "pandas", "sqlalchemy", "ibis", "duckdb"
 """Libraries that have expressions of their own."""
 
 
+_EXAMPLE_OF_JSON = "Json('id string, amount double')"
+
+
+def _of_spark_type(value: Any, operation: str, name: str, is_serde: bool) -> str:
+    """What to write in place of a type of PySpark; empty where it may be anything.
+
+    Args:
+        value: The type.
+        operation: What is called.
+        name: The argument.
+        is_serde: Whether the argument takes a serde.
+    """
+    if operation in ("Avro", "JsonSchema", "Protobuf"):
+        return ""
+    of = getattr(value, "fields", None)
+    fields = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in of or ())
+    json = f"Json({fields!r})" if fields else _EXAMPLE_OF_JSON
+    if operation == "Json":
+        return f"Write it as one text: {json}"
+    if is_serde and of is not None:
+        return f"Write {json}"
+    if name in ("schema", "state"):
+        return f"Write it as one text: {fields or 'id string, amount double'!r}"
+    return f"Write {value.simpleString()!r}" if name == "field_type" else ""
+
+
 def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> str:
     """What to write in place of a value, or of a part of one, where it tells what is meant.
 
@@ -336,6 +384,8 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         return str(written)
     if is_not_called(value):
         return f"Write {_before(value.__self__)}{value.__name__}()"
+    if type(value).__module__ == "pyspark.sql.types" and (written := _of_spark_type(value, operation, name, is_serde)):
+        return written
     if type(value).__module__.partition(".")[0] in _EXPRESSIONS_OF and str in kinds:
         return OF_ANOTHER_LIBRARY
     if hasattr(value, "schema") and isinstance(value.schema, str) and name in ("schema", "state"):
@@ -360,7 +410,7 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
                 "application is deployed, and a topic that matches later would have no positions"
             )
         case list() | tuple() | set() if (operation, name) in _LISTS and not part:
-            return _LISTS[operation, name]
+            return windows_of_spark(tuple(value)) or _LISTS[operation, name]
         case list() | tuple() if str in kinds and name == "schema" and all(isinstance(each, str) for each in value):
             return f"Write it as one text: {', '.join(value)!r}"
         case bool() if str in kinds and name in ("condition", "key"):
@@ -383,11 +433,13 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         case str() if of_texts and operation == "Pipeline":
             return f"Write {name}={{'new-topic': {value!r}}}" if name == "repartition_from" else ""
         case str() if of_texts:
-            return f"Say what the field is called: {{'name': {value!r}}}"
+            expression, of = aliased(value) or (value, "name")
+            return f"Say what the field is called: {{{of!r}: {expression!r}}}"
         case str() if is_serde:
             return f"Write Json({value!r})" if " " in value.strip() else "For example Json('id string, amount bigint')"
         case list() | tuple() | set() if of_texts and value and all(map(is_text, value)):
-            return f"Write {{{', '.join(f'{str(each)!r}: {str(each)!r}' for each in value)}}}"
+            named = (aliased(str(each)) or (str(each), str(each)) for each in value)
+            return f"Write {{{', '.join(f'{of!r}: {expression!r}' for expression, of in named)}}}"
         case str() if kinds & {tuple, Sequence}:
             return f"Write ({value!r},)"
         case str() if kinds & {int, float} and re.fullmatch(r"\d+(\.\d+)?", value):
@@ -399,12 +451,30 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         return f"Say what the field is called: {{'name': {text!r}}}"
     if str in kinds and type(value).__module__.partition(".")[0] == "pyspark":
         return 'Write the expression as a text, in Spark SQL: "amount > 0"'
+    if operation == "Json" and name == "schema" and callable(value) and not isinstance(value, type):
+        return f"Write it as one text: {_EXAMPLE_OF_JSON}"
     is_declared = getattr(type(value), "_is_declared", False)  # a stream answers a call, and is no function
     if str in kinds and callable(value) and not isinstance(value, type) and not is_declared:
         if operation in ("map", "flat_map"):
             return f"The key is an expression. The value may be a function: {operation}('key', function, schema='…')"
         return "Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it"
     return ""
+
+
+_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_ALIASED = re.compile(r"(.*\S)\s+as\s+(\w+|`[^`]+`)\s*", re.DOTALL | re.IGNORECASE)
+
+
+def aliased(expression: str) -> tuple[str, str] | None:
+    """Return an expression and the name that stands behind it, as in ``amount * 2 as double``; None without one.
+
+    Args:
+        expression: The text.
+    """
+    found = _ALIASED.fullmatch(_LITERAL.sub(lambda literal: "§" * len(literal[0]), expression))
+    if found is None or found[1].count("(") != found[1].count(")") or "--" in found[1]:
+        return None
+    return expression[: found.end(1)].strip(), found[2].strip("`")
 
 
 def is_text(value: Any) -> bool:
@@ -445,7 +515,13 @@ def name_meant(name: str, parameters: Sequence[inspect.Parameter]) -> str:
 
 def meant_by(name: str, value: Any, operation: str, parameters: Sequence[inspect.Parameter]) -> str:
     """Return what to write in place of an argument that there is not."""
-    if meant := name_meant(name, parameters):
+    meant = name_meant(name, parameters)
+    if meant == "value" and operation in ("stream", "table", "global_table", "to"):
+        if isinstance(value, str):
+            return f"Write value=Json({value!r})"
+        if type(value).__module__ == "pyspark.sql.types" and (written := _of_spark_type(value, operation, "", True)):
+            return written.replace("Write ", "Write value=")
+    if meant:
         return f"Write {meant}={shown(value)}"
     word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     if word in _ELSEWHERE and (word not in ("on", "how") or operation.endswith("join")):

@@ -25,6 +25,9 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_NAMES = ("all", "any", "case", "current_path", "distinct", "exists", "false", "interval", "not", "null", "true")
 """Words of SQL that are no names of fields without backticks."""
 
+AGGREGATES = ("sum", "count", "count_if", "min", "max", "avg", "min_by", "max_by", "bool_and", "bool_or")
+"""The functions that fold the records of a key."""
+
 _GREATEST_DIGITS = 38
 
 _METHODS_OF_PYSPARK: Mapping[str, str] = {
@@ -308,7 +311,7 @@ class Expression:
         def __call__(self, *arguments: Any, **named: Any) -> Expression:
             """A function of Spark SQL: ``F.upper(F.name)``. ``F.count()`` counts records."""
             if len(self._path) != 1 or not _PLAIN_NAME.fullmatch(self._path[0]):
-                return self._no_method()
+                return self._no_method(*arguments)
             function = self._path[0]
             if function in _NO_FUNCTIONS:
                 return _wrong(f"F.{function}(…) is not what fields are written with", _NO_FUNCTIONS[function])
@@ -319,7 +322,7 @@ class Expression:
                 return _of(arguments[0])
             return _call(function, *arguments)
 
-    def _no_method(self) -> Expression:
+    def _no_method(self, *arguments: Any) -> Expression:
         """What is said of a call of a part of a field."""
         *before, name = self._path or ("", self._part)
         field = ".".join(["F", *before]) if self._path else self._sql.rpartition(".")[0]
@@ -328,7 +331,7 @@ class Expression:
         methods = [each for each in vars(Expression) if not each.startswith("_")]
         close = get_close_matches(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(), methods, 1, 0.75)
         if name in ("alias", "name"):
-            hint = f"Write map_values(new_name={field}): the argument names it"
+            hint = _named_so(field, next((each for each in arguments if isinstance(each, str)), "new_name"))
         elif name in _METHODS_OF_PYSPARK:
             write = _METHODS_OF_PYSPARK[name].replace("(field", f"({field}")
             hint = f"Write {write if write.startswith('F.') else f'{field}.{write}'}"
@@ -589,6 +592,20 @@ def paths_of(value: object) -> tuple[tuple[str, ...], ...]:
         value: What an operation was given.
     """
     return value._paths if isinstance(value, Expression) else ()
+
+
+def _named_so(field: str, name: str) -> str:
+    """How an expression is given a name: ``field`` is a field of F, or a text."""
+    text = field[1:-1] if field.startswith("(") and field.endswith(")") else field
+    function = text.partition("(")[0]
+    is_aggregate = function in AGGREGATES
+    operation = "aggregate" if is_aggregate else "map_values"
+    path = text.removeprefix(f"{function}(").removesuffix(")").split(".")
+    if is_aggregate and all(map(_PLAIN_NAME.fullmatch, path)):
+        field = f"F.{'.'.join(path)}.{function}()"
+    if field.startswith("F.") and name.isidentifier():
+        return f"Write {operation}({name}={field}): the argument names it"
+    return f"Write {operation}({{{name!r}: {text.removeprefix('F.')!r}}}): the key of the mapping names it"
 
 
 def _quoted(name: str) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, ove
 
 from streamplan.errors import did_you_mean
 from streamplan.judged import NO_FIELDS, Diagnostic, Mistaken, judged, mistakes_of
-from streamplan.judged_words import described, serde_meant, shown
+from streamplan.judged_words import aliased, described, serde_meant, shown
 from streamplan.model.diagnostics import caller_location, legal_name, name_fault
 from streamplan.model.expressions import Expression, Text, paths_of, plain
 from streamplan.model.functions import (
@@ -287,6 +287,7 @@ class _Declared(Generic[K, V]):
                     hint = _there_are(name, self._fields)
                     if name in AGGREGATE_FUNCTIONS and not parts:
                         hint = f"Write F.{name}(…) for the function"
+                    hint = self._of_key(".".join([name, *parts]), hint, "F.")
                     self._graph.fault(f"{operation}: the value has no field {name!r}", hint)
             return plain(text)
         if not text.strip():
@@ -298,14 +299,40 @@ class _Declared(Generic[K, V]):
         name = text.partition(".")[0] if _PATH.fullmatch(text) else text
         known = self._fields is None or name in self._fields or name in RESERVED_FIELDS or name.lower() in _LITERALS
         if self._fields is not None and name.isidentifier() and not known:
-            self._graph.fault(f"{operation}: the value has no field {name!r}", _meant_by(text, self._fields))
+            hint = self._of_key(text, _meant_by(text, self._fields))
+            self._graph.fault(f"{operation}: the value has no field {name!r}", hint)
         return text
+
+    def _of_key(self, text: str, hint: str, before: str = "") -> str:
+        """What is said of a name, or of a path, that is no field of the value, and may be of the key.
+
+        Args:
+            text: The name or the path.
+            hint: What is said of it otherwise.
+            before: What stands before a name.
+        """
+        name = text.partition(".")[0]
+        if name == "window" and self._window is not None:
+            return f"Write {before}record.{text}"
+        if name == self._key.name:
+            hint = f"{hint}. The key {name} is {before}record.key"
+        elif isinstance(self._key.serde, Json) and name in self._key.serde.fields:
+            hint = f"{hint}. It is a part of the key: {before}record.key.{name}"
+        if self._window is not None:
+            hint = f"{hint}. The window is {before}record.window.start"
+        return hint.replace("?.", "?")
 
     def _columns(self, value: Mapping[str, Text], operation: str) -> Columns:
         if not value:
             self._graph.fault(f"{operation}: the value has no field", "Name at least one: {'field': 'expression'}")
         columns = []
         for name, expression in value.items():
+            if isinstance(expression, str) and (named := aliased(expression)):
+                expression, alias = named
+                self._graph.fault(
+                    f"{operation}, {name}: 'as {alias}' names nothing: the name of the field is the key of the mapping",
+                    f"Write {{{alias!r}: {expression!r}}}",
+                )
             columns.append((name, self._field(expression, f"{operation}, {name}")))
             if name in RESERVED_FIELDS or not name.isidentifier():
                 legal = re.sub(r"\W+", "_", name).strip("_")

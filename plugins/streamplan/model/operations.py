@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
+from streamplan.model.expressions import AGGREGATES
 from streamplan.model.functions import PythonFunction
 from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows, duration_ms
 from streamplan.serdes.primitive import STRING, KeySerde
@@ -21,7 +22,7 @@ from streamplan.serdes.serde import Serde
 Columns: TypeAlias = tuple[tuple[str, str], ...]
 """Field name and expression, in the order of declaration."""
 
-AGGREGATE_FUNCTIONS = ("sum", "count", "count_if", "min", "max", "avg", "min_by", "max_by", "bool_and", "bool_or")
+AGGREGATE_FUNCTIONS = AGGREGATES
 """The aggregate functions that can be continued from what a changelog has of their result."""
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)

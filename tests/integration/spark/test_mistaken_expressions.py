@@ -79,7 +79,7 @@ orders.filter("timestamp > at")
 → filter: the value has no field 'timestamp'. Write record.timestamp
 
 orders.filter("record.ke = 'a'")
-→ filter: record has no part 'ke'. It has: key, timestamp, topic, partition, offset, window. Did you mean key?
+→ filter: record has no part 'ke'. It has: key, timestamp, topic, partition, offset. Did you mean key?
 
 orders.filter("record.headers['x'] = 'a'")
 → filter: record.headers is of type string, and has no parts. Leave out what stands behind it: only a struct, an array or a map has parts
@@ -107,6 +107,27 @@ orders.join(customers, {"x": "id || table.id"})
 
 orders.to("concat('a-', nothing)", topics=("a-x",))
 → to: the value has no field 'nothing'. It has: id, customer, amount, price, at, tags, address, attributes
+
+# Groups and windows
+
+orders.group_by("customer").count(store="s").to_stream().filter("record.window.start > timestamp '2026-01-31'")
+→ filter: record has no part 'window'. It has: key, timestamp, topic, partition, offset. This stream has no windows: write windowed_by(TimeWindows('5 minutes')) before the aggregate
+
+orders.group_by("customer").windowed_by(TimeWindows("5 minutes")).count().to_stream().filter("record.windows.start > at")
+→ filter: record has no part 'windows'. It has: key, timestamp, topic, partition, offset, window. Did you mean window?
+
+orders.group_by("customer").count().to_stream().filter("customer = 'a'")
+→ filter: the value has no field 'customer'. It has: count. The key of the group is record.key
+
+orders.group_by("customer").windowed_by(TimeWindows("5 minutes")).count().to_stream().map_values({"x": "upper(customer)", "y": "date(window.start)"})
+→ map_values, x: the value has no field 'customer'. It has: count. The key of the group is record.key. The window is record.window.start
+→ map_values, y: the value has no field 'window'. Write record.window.start
+
+orders.filter("customer = DE")
+→ filter: the value has no field 'DE'. It has: id, customer, amount, price, at, tags, address, attributes. For the text write 'DE'
+
+orders.filter("customer in ('FR', DE)")
+→ filter: the value has no field 'DE'. It has: id, customer, amount, price, at, tags, address, attributes. For the text write 'DE'
 
 # Types
 

@@ -198,7 +198,7 @@ def test_a_field_is_looked_for_in_the_value_as_the_operations_before_have_made_i
     orders.select_key("UserId").join(users).filter("City").filter("Town")
     assert [(fault.message, fault.hint) for fault in topology.faults] == [
         ("filter: the value has no field 'Amount'", "It has: price"),
-        ("filter: the value has no field 'price'", "It has: count"),
+        ("filter: the value has no field 'price'", "It has: count. The key price is record.key"),
         ("filter: the value has no field 'Town'", "It has: Id, UserId, Amount, Name, City"),
     ]
 

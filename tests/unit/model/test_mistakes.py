@@ -937,6 +937,96 @@ orders.rename({"id": "order"})
 orders.columns
 → 1: 'KStream' object has no attribute 'columns'. Write repr(stream), which tells the fields
 
+# What a PySpark user writes
+
+grouped.windowed_by(TimeWindows("5 minutes").grace("1 hour")).count()
+→ 1: 'TimeWindows' object has no method 'grace'. Write all of it at once: TimeWindows('5 minutes', grace='1 hour')
+
+grouped.windowed_by(SlidingWindows("5 minutes", grace="1 minute").size(timedelta(hours=1))).count()
+→ 1: 'SlidingWindows' object has no method 'size'. Write all of it at once: SlidingWindows('1 hour', grace='1 minute')
+
+grouped.windowed_by(CalendarWindows("1 day", time_zone="Europe/Berlin").grace("1 hour")).count()
+→ 1: 'CalendarWindows' object has no method 'grace'. Write all of it at once: CalendarWindows('1 day', grace='1 hour', time_zone='Europe/Berlin')
+
+orders.join(payments, within=JoinWindows("5 minutes").grace("1 hour"))
+→ 1: 'JoinWindows' object has no method 'grace'. Write all of it at once: JoinWindows('5 minutes', grace='1 hour')
+
+grouped.aggregate(F.amount.sum().alias("total"))
+→ 1: sum(amount).alias(…): an expression has no method 'alias'. Write aggregate(total=F.amount.sum()): the argument names it
+
+grouped.aggregate((F.amount * 2).sum().alias("total"))
+→ 1: sum(amount * 2).alias(…): an expression has no method 'alias'. Write aggregate({'total': 'sum(amount * 2)'}): the key of the mapping names it
+
+grouped.aggregate(F.count().alias("orders"))
+→ 1: count(*).alias(…): an expression has no method 'alias'. Write aggregate({'orders': 'count(*)'}): the key of the mapping names it
+
+orders.map_values((F.amount * 2).alias("twice"))
+→ 1: (amount * 2).alias(…): an expression has no method 'alias'. Write map_values({'twice': 'amount * 2'}): the key of the mapping names it
+
+orders.map_values(F.amount.name("paid"))
+→ 1: F.amount.name(…): an expression has no method 'name'. Write map_values(paid=F.amount): the argument names it
+
+from pyspark.sql.types import DoubleType, StringType, StructType
+topology.stream("x", value=Json(StructType().add("id", StringType()).add("amount", DoubleType())))
+→ 2: Json: schema is a StructType; it takes a text or a dataclass. Write it as one text: Json('id string, amount double')
+
+from pyspark.sql.types import StructType
+topology.stream("x", value=Json(StructType()))
+→ 2: Json: schema is a StructType; it takes a text or a dataclass. Write it as one text: Json('id string, amount double')
+
+from pyspark.sql.types import LongType, StringType, StructType
+topology.stream("x", value=StructType().add("id", StringType()))
+orders.map_values(by_customer, schema=StructType().add("n", LongType()))
+orders.map_values(total=F.amount.cast(StringType()))
+→ 2: stream: value is a StructType; it takes a serde. Write Json('id string')
+→ 3: map_values: schema is a StructType; it takes a text. Write it as one text: 'n bigint'
+→ 4: cast: field_type is a StringType; it takes a text. Write 'string'
+
+topology.stream("x", value=Json(by_customer))
+→ 1: Json: schema is the function by_customer; it takes a text or a dataclass. Write it as one text: Json('id string, amount double')
+
+orders.map_values("amount * 2 as double")
+→ 1: map_values: value is the text 'amount * 2 as double'; it takes a mapping such as {'name': 'expression'} or a function. Say what the field is called: {'double': 'amount * 2'}
+
+grouped.aggregate(["sum(amount) AS total", "max(amount)"])
+→ 1: aggregate: value is a list; it takes a mapping such as {'name': 'expression'} or a function. Write {'total': 'sum(amount)', 'max(amount)': 'max(amount)'}
+
+orders.map_values({"name": "amount * 2 as double", "id": "cast(id as string)", "said": "'known as '"})
+→ 1: map_values, name: 'as double' names nothing: the name of the field is the key of the mapping. Write {'double': 'amount * 2'}
+
+grouped.aggregate({"n": "sum(amount) as total"})
+→ 1: aggregate, n: 'as total' names nothing: the name of the field is the key of the mapping. Write {'total': 'sum(amount)'}
+
+orders.group_by(F.window(F.at, "5 minutes"), F.customer).count()
+→ 1: group_by: F.customer is one argument too many: it takes at most 1 without a name. Write group_by(F.customer).windowed_by(TimeWindows('5 minutes'))
+
+orders.group_by("customer", "session_window(at, '1 hour')").count()
+→ 1: group_by: "session_window(at, '1 hour')" is one argument too many: it takes at most 1 without a name. Write group_by('customer').windowed_by(SessionWindows('1 hour'))
+
+orders.group_by([F.customer, F.window(F.at, "5 minutes", "1 minute")]).count()
+→ 1: group_by: key is a list; it takes a text. Write group_by(F.customer).windowed_by(TimeWindows('5 minutes', advance='1 minute'))
+
+topology.stream("x", schema="id string")
+topology.table("y", value_serde="id string")
+orders.to("out", schema="id string")
+→ 1: stream: there is no argument 'schema'. Write value=Json('id string')
+→ 2: table: there is no argument 'value_serde'. Write value=Json('id string')
+→ 3: to: there is no argument 'schema'. Write value=Json('id string')
+
+grouped.count().to_stream().map_values({"customer": "customer", "n": "count"})
+→ 1: map_values, customer: the value has no field 'customer'. It has: count. The key customer is record.key
+
+grouped.windowed_by(TimeWindows("5 minutes")).count().to_stream().map_values({"c": "customer", "at": "window.start", "n": "count"})
+→ 1: map_values, c: the value has no field 'customer'. It has: count. The key customer is record.key. The window is record.window.start
+→ 1: map_values, at: the value has no field 'window'. Write record.window.start
+
+grouped.windowed_by(TimeWindows("5 minutes")).count().to_stream().map_values(c=F.customer, at=F.window.start, n=F.count)
+→ 1: map_values, c: the value has no field 'customer'. It has: count. The key customer is F.record.key. The window is F.record.window.start
+→ 1: map_values, at: the value has no field 'window'. Write F.record.window.start
+
+orders.group_by("struct(customer, id)", key_serde=Json("customer string, id string")).count().to_stream().map_values({"c": "customer"})
+→ 1: map_values, c: the value has no field 'customer'. It has: count. It is a part of the key: record.key.customer
+
 # What Python does with values
 
 len(orders)

@@ -17,6 +17,8 @@ from streamplan.model.functions import PythonFunction
 from streamplan.model.merge_order import has_updates, merged_sides
 from streamplan.model.operations import (
     ACTS,
+    Aggregate,
+    AggregateFunction,
     Branch,
     Columns,
     Count,
@@ -44,6 +46,8 @@ from streamplan.model.operations import (
     PeekFunction,
     ProcessToAct,
     ProcessWithoutStores,
+    Reduce,
+    ReduceFunction,
     SeveralTopics,
     Split,
     Suppress,
@@ -51,6 +55,7 @@ from streamplan.model.operations import (
     TableFilter,
     TableJoinSide,
     TableMapValues,
+    TableReduce,
     TableSource,
     ToStream,
     ToTable,
@@ -80,13 +85,18 @@ from streamplan.spark.planning.records import (
     read_external,
     read_internal,
     read_internal_keys,
+    record_has,
 )
-from streamplan.spark.planning.refusals import REFUSALS, explain
+from streamplan.spark.planning.refusals import REFUSALS, Group, explain
 from streamplan.spark.planning.written_values import write_values
 from streamplan.spark.sources import HEADERS
 
 ApplyStateful: TypeAlias = Callable[[Processor, Sequence[RecordFrame], "OperatorPlanner"], RecordFrame]
 """Gives the records of a node, of the records of those before it, in the planner that plans the node."""
+
+
+_AGGREGATES = (Count, Aggregate, Reduce, ReduceFunction, AggregateFunction, TableReduce)
+_REKEY = (KeySelect, Map, FlatMap, MapFunction, FlatMapFunction)
 
 
 class OperatorPlanner:
@@ -178,13 +188,14 @@ class OperatorPlanner:
             return None  # the expression of several topics is judged once
         refused = None
         fields = predecessors[0].fields
+        group = Group(self._sees_aggregate(node), record_has(predecessors[0].data, "window"))
         if not unknown:
             try:
                 return self._examined(node, predecessors)
             except REFUSALS as error:
                 text = node.choice.expression if isinstance(node, Sink) and node.choice is not None else ""
                 where = "to: " if text else ""
-                said = explain(error, text, fields)
+                said = explain(error, text, fields, group)
                 refused = Diagnostic(node.location, f"{where}{said.message}", said.hint)
         if isinstance(node, Processor):
             processor = node
@@ -194,7 +205,7 @@ class OperatorPlanner:
 
             if (judged := judge_each(node.operation, unknown, attempt)) is not None:
                 for where, text, told in judged.faults:
-                    said = explain(told, text, fields)
+                    said = explain(told, text, fields, group)
                     self._diagnostics.append(Diagnostic(node.location, f"{where}: {said.message}", said.hint))
                 self._unknown[node.name] = judged.unknown
                 node, refused = replace(node, operation=judged.operation), None if judged.faults else refused
@@ -205,6 +216,18 @@ class OperatorPlanner:
             return self._apply(node, predecessors)
         except REFUSALS:  # what is not known is a text here, which may not fit
             return None
+
+    def _sees_aggregate(self, node: Processor | Sink) -> bool:
+        """Whether the records of a node are the updates of an aggregate, under the key of the group."""
+        before = {each.name: each for each in self.subtopology.upstream_of([node])}
+        names = self.subtopology.predecessors[node.name]
+        while names and isinstance(found := before.get(names[0]), Processor):
+            if isinstance(found.operation, _AGGREGATES):
+                return True
+            if isinstance(found.operation, _REKEY):
+                return False
+            names = self.subtopology.predecessors[found.name]
+        return False
 
     def _examined(self, node: Processor | Sink, predecessors: Sequence[RecordFrame]) -> RecordFrame:
         """Plan a node whose expressions are also examined: Spark takes more than a declaration can mean."""

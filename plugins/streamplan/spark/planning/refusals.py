@@ -119,11 +119,30 @@ _KINDS: Mapping[str, str] = {
 }
 """Spark's words for several types, and those of people."""
 
+_COMPARED = r"(?:<>|[=<>]|\blike|\bin\s*\((?:[^()]*,)?)\s*"
+"""What stands before a value that is compared."""
+
 _SHORT = 60
 """The most characters of an expression that is quoted as it was declared. Of a longer one Spark tells the part."""
 
 _SQL = re.compile(r"== SQL[^\n]*==\n(.*?)\n-*\^\^\^", re.DOTALL)
 _TYPE_NAMES = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+_NO_WINDOWS = "This stream has no windows: write windowed_by(TimeWindows('5 minutes')) before the aggregate"
+"""What to write where a window is named and there is none."""
+
+
+class Group(NamedTuple):
+    """What an expression sees of an aggregate, in whose updates it stands.
+
+    Attributes:
+        is_one: Whether it sees the updates of an aggregate, so that the key is that of the group.
+        is_windowed: Whether the key has a window.
+    """
+
+    is_one: bool = False
+    is_windowed: bool = False
 
 
 class Explanation(NamedTuple):
@@ -133,20 +152,21 @@ class Explanation(NamedTuple):
     hint: str
 
 
-def explain(error: Said, expression: str = "", fields: Sequence[str] = ()) -> Explanation:
+def explain(error: Said, expression: str = "", fields: Sequence[str] = (), group: Group | None = None) -> Explanation:
     """Return what is wrong with an expression, in one sentence without the plan, and what to write.
 
     Args:
         error: What Spark, or the planning, says of it.
         expression: Its text; empty where it is not known.
         fields: The fields that it sees.
+        group: What it sees of an aggregate; None where it sees none.
     """
     if isinstance(error, Refused):
         message = str(error).removesuffix(f". {error.remedy}") if error.remedy else str(error)
         return Explanation(message, error.remedy.rstrip(".") or "Write Spark SQL over the fields there are")
     condition, parameters = condition_of(error), _parameters(error)
     if condition.startswith("UNRESOLVED_COLUMN") and "objectName" in parameters:
-        return _unresolved(_names(parameters["objectName"]), expression, fields)
+        return _unresolved(_names(parameters["objectName"]), expression, fields, group or Group())
     if condition == "FIELD_NOT_FOUND" and "fieldName" in parameters:
         return _no_part(_names(parameters["fieldName"]), _listed(parameters["fields"]))
     if condition.startswith("WRONG_NUM_ARGS") and "functionName" in parameters:
@@ -199,12 +219,19 @@ def _types_meant(condition: str, parameters: Mapping[str, str], expression: str)
     return ""
 
 
-def _unresolved(names: Sequence[str], expression: str, fields: Sequence[str]) -> Explanation:
+def _unresolved(names: Sequence[str], expression: str, fields: Sequence[str], group: Group) -> Explanation:
     """What is said of a name that is no field."""
     first = names[0]
     message = f"the value has no field {first!r}"
     visible = [field for field in fields if field not in ("record",)]
-    hint = ". ".join(filter(None, [f"It has: {', '.join(visible) or 'none'}", did_you_mean(first, visible)]))
+    hints = [f"It has: {', '.join(visible) or 'none'}", did_you_mean(first, visible)]
+    if group.is_one:
+        hints.append("The key of the group is record.key")
+    if group.is_windowed:
+        hints.append("The window is record.window.start")
+    if not names[1:] and re.search(rf"{_COMPARED}{re.escape(first)}\b(?!\s*[.(])", expression, re.IGNORECASE):
+        hints.append(f"For the text write {first!r}")
+    hint = ". ".join(filter(None, hints)).replace("?.", "?")
     if first == "None":
         hint = "Write customer is null, or customer is not null"
     elif first == "F":
@@ -213,7 +240,7 @@ def _unresolved(names: Sequence[str], expression: str, fields: Sequence[str]) ->
         hint = _ARROW
     elif names[1:] and names[1] in visible:
         hint = f"Write {'.'.join(names[1:])}"
-    elif first in OF_RECORD and first not in visible:
+    elif first in (*OF_RECORD, *(("window",) if group.is_windowed else ())) and first not in visible:
         hint = f"Write record.{'.'.join(names)}"
     elif first.lower() == "distinct" and first not in visible:
         hint = "Group by the value before: group_by('amount').reduce() keeps each once"
@@ -222,11 +249,14 @@ def _unresolved(names: Sequence[str], expression: str, fields: Sequence[str]) ->
 
 def _no_part(names: Sequence[str], parts: Sequence[str]) -> Explanation:
     """What is said of a part that a struct does not have. Of ``record`` only the parts are told that people see."""
+    has_no_windows = False
     if "original_key" in parts:
-        struct, parts = "record", (*OF_RECORD, "window")
+        has_no_windows = names[0].lower() == "window"
+        struct, parts = "record", (*OF_RECORD, *(["window"] if "window" in parts else []))
     else:
         struct = "the struct"
-    hint = ". ".join(filter(None, [f"It has: {', '.join(parts)}", did_you_mean(names[0], parts)]))
+    meant = _NO_WINDOWS if has_no_windows else did_you_mean(names[0], parts)
+    hint = ". ".join(filter(None, [f"It has: {', '.join(parts)}", meant]))
     return Explanation(f"{struct} has no part {names[0]!r}", hint)
 
 
