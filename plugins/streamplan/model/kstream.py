@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, ove
 
 from streamplan.errors import did_you_mean
 from streamplan.judged import NO_FIELDS, Diagnostic, Mistaken, judged, mistakes_of
-from streamplan.judged_words import aliased, described, serde_meant, shown
+from streamplan.judged_words import described, serde_meant, shown
 from streamplan.model.diagnostics import caller_location, legal_name, name_fault
 from streamplan.model.expressions import Expression, Text, paths_of, plain
 from streamplan.model.functions import (
@@ -327,12 +327,6 @@ class _Declared(Generic[K, V]):
             self._graph.fault(f"{operation}: the value has no field", "Name at least one: {'field': 'expression'}")
         columns = []
         for name, expression in value.items():
-            if isinstance(expression, str) and (named := aliased(expression)):
-                expression, alias = named
-                self._graph.fault(
-                    f"{operation}, {name}: 'as {alias}' names nothing: the name of the field is the key of the mapping",
-                    f"Write {{{alias!r}: {expression!r}}}",
-                )
             columns.append((name, self._field(expression, f"{operation}, {name}")))
             if name in RESERVED_FIELDS or not name.isidentifier():
                 legal = re.sub(r"\W+", "_", name).strip("_")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from streamplan.judged_words import aliased
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.functions import PythonFunction
 from streamplan.model.pipeline import Pipeline
@@ -36,6 +37,11 @@ def _warnings(pipeline: Pipeline) -> Iterator[Diagnostic]:
         for expression in used_by(node):
             if isinstance(expression, PythonFunction):
                 continue
+            if (named := aliased(expression)) is not None:
+                said = (
+                    f"'as {named[1]}' in {expression!r} names nothing: the name of the field is the key of the mapping"
+                )
+                yield Diagnostic(node.location, said, f"Write {{{named[1]!r}: {named[0]!r}}}")
             text = TEXT.sub("''", expression)
             if any(operator != "<=>" for operator in _COMPARED_WITH_NULL.findall(text)):
                 said = f"{expression!r} compares with null, and the result is null for each record"

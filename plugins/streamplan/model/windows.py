@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 from zoneinfo import ZoneInfo, available_timezones
 
 from streamplan.judged import judged_constructor
-from streamplan.model.words import NoBuilder, called_as_builder, no_builder
+from streamplan.model.words import NoBuilder, no_builder
 
 _UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 Duration: TypeAlias = str | timedelta
@@ -98,31 +98,6 @@ MOST_WINDOWS_OF_RECORD = 20_000
 transaction."""
 
 
-class _Text(str):
-    """The text of a duration. Called as a builder of the JVM's DSL, it says how the windows are written."""
-
-    _windows: Any
-    _name: str
-
-    @classmethod
-    def of(cls, windows: Any, name: str, text: str) -> _Text:
-        """Return the text of the field ``name`` of some windows."""
-        made = cls(text)
-        made._windows, made._name = windows, name
-        return made
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return str, (str(self),)
-
-    if not TYPE_CHECKING:
-
-        def __call__(self, *given: object, **named: object) -> NoReturn:
-            value = next(iter((*given, *named.values())), "…")
-            called_as_builder(
-                self._windows, self._name, duration_text(value) if isinstance(value, timedelta) else value
-            )
-
-
 class _Written(metaclass=NoBuilder):
     """What is written at once, with its constructor."""
 
@@ -130,7 +105,7 @@ class _Written(metaclass=NoBuilder):
         """Set the fields of a frozen object: each duration as its text."""
         for name, duration in durations.items():
             try:
-                self.__dict__[name] = None if duration is None else _Text.of(self, name, duration_text(duration))
+                self.__dict__[name] = None if duration is None else duration_text(duration)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
 

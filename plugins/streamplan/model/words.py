@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from difflib import get_close_matches
 from functools import wraps
 from types import FunctionType
@@ -383,27 +382,6 @@ def no_builder(windows: Any, name: str) -> NoReturn:
         object.__getattribute__(windows, name)  # raises what it raised before
     written = f"Write all of it at once: {WINDOWS.get(cls.__name__, cls.__name__)}"
     raise NoSuchOperation(f"{cls.__name__!r} object has no attribute {name!r}. {written}", name=name)
-
-
-def called_as_builder(windows: Any, name: str, given: object) -> NoReturn:
-    """Answer a field of windows that is called as if it were a builder.
-
-    Args:
-        windows: The windows.
-        name: The field.
-        given: What it is called with.
-
-    Raises:
-        NoSuchOperation: Always. The text says how these windows are written.
-    """
-    cls = type(windows)
-    first, *others = (each.name for each in fields(windows) if each.init)
-    values = {each: getattr(windows, each) for each in (first, *others)}
-    values[name] = given
-    written = [repr(values[first])]
-    written += [f"{each}={values[each]!r}" for each in others if each == name or values[each] != getattr(cls, each, "")]
-    write = f"Write all of it at once: {cls.__name__}({', '.join(written)})"
-    raise NoSuchOperation(f"{cls.__name__!r} object has no method {name!r}. {write}", name=name)
 
 
 def operations_of(cls: type) -> list[str]:

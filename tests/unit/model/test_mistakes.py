@@ -939,18 +939,6 @@ orders.columns
 
 # What a PySpark user writes
 
-grouped.windowed_by(TimeWindows("5 minutes").grace("1 hour")).count()
-→ 1: 'TimeWindows' object has no method 'grace'. Write all of it at once: TimeWindows('5 minutes', grace='1 hour')
-
-grouped.windowed_by(SlidingWindows("5 minutes", grace="1 minute").size(timedelta(hours=1))).count()
-→ 1: 'SlidingWindows' object has no method 'size'. Write all of it at once: SlidingWindows('1 hour', grace='1 minute')
-
-grouped.windowed_by(CalendarWindows("1 day", time_zone="Europe/Berlin").grace("1 hour")).count()
-→ 1: 'CalendarWindows' object has no method 'grace'. Write all of it at once: CalendarWindows('1 day', grace='1 hour', time_zone='Europe/Berlin')
-
-orders.join(payments, within=JoinWindows("5 minutes").grace("1 hour"))
-→ 1: 'JoinWindows' object has no method 'grace'. Write all of it at once: JoinWindows('5 minutes', grace='1 hour')
-
 grouped.aggregate(F.amount.sum().alias("total"))
 → 1: sum(amount).alias(…): an expression has no method 'alias'. Write aggregate(total=F.amount.sum()): the argument names it
 
@@ -990,12 +978,6 @@ orders.map_values("amount * 2 as double")
 
 grouped.aggregate(["sum(amount) AS total", "max(amount)"])
 → 1: aggregate: value is a list; it takes a mapping such as {'name': 'expression'} or a function. Write {'total': 'sum(amount)', 'max(amount)': 'max(amount)'}
-
-orders.map_values({"name": "amount * 2 as double", "id": "cast(id as string)", "said": "'known as '"})
-→ 1: map_values, name: 'as double' names nothing: the name of the field is the key of the mapping. Write {'double': 'amount * 2'}
-
-grouped.aggregate({"n": "sum(amount) as total"})
-→ 1: aggregate, n: 'as total' names nothing: the name of the field is the key of the mapping. Write {'total': 'sum(amount)'}
 
 orders.group_by(F.window(F.at, "5 minutes"), F.customer).count()
 → 1: group_by: F.customer is one argument too many: it takes at most 1 without a name. Write group_by(F.customer).windowed_by(TimeWindows('5 minutes'))

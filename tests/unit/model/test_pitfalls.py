@@ -43,6 +43,12 @@ def test_what_is_meant_is_not_warned_about(expression: str) -> None:
     assert told(expression) == []
 
 
+def test_an_alias_in_a_mapping() -> None:
+    said = "'as double' in 'amount * 2 as double' names nothing: the name of the field is the key of the mapping"
+    assert told("amount * 2 as double") == [f"{said}. Write {{'double': 'amount * 2'}}"]
+    assert told("cast(amount as string)") == told("'known as x'") == []
+
+
 @pytest.mark.parametrize(
     ("expression", "functions"),
     [
