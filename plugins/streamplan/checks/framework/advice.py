@@ -58,7 +58,7 @@ class Advice(StrEnum):
     FOREIGN_MEMBER = "Stop the foreign member, or give it a group.id of its own."
     HANGING_TRANSACTION = "Find its producer with kafka-transactions.sh find-hanging, and abort the transaction."
     SKEW = "Choose a key that spreads the records, or declare the share with Limits(partition_share=...)."
-    TOPICS = f"Declare what the topic has. Or: {_SET[0].lower()}{_SET[1:]}."
+    TOPICS = f"Declare what the topic has, or {_SET[0].lower()}{_SET[1:]}."
     MISSING_OWN = "Deploy the pipeline, which creates the topic, and look why it was deleted."
     MISSING_OF_OTHERS = "Ask the owner of the topic to create it, or correct its name in the declaration."
     MISSING_INTERNAL = (
