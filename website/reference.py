@@ -65,6 +65,9 @@ FUNCTION_CLASSES = (
     "arrow_batch",
 )
 
+GIVEN_CLASSES = frozenset({"Record"})
+"""Streamplan makes their objects: there is nothing that a reader has to give."""
+
 _NOT_DECLARED = re.compile("It is not declared|They are not declared")
 """How a docstring speaks of a field that Streamplan sets itself."""
 
@@ -140,7 +143,7 @@ def _class(name: str) -> Iterator[str]:
         yield from ["```python", *example.splitlines(), "```", ""]
     yield from [docstring.text, ""]
     if told := {key: text for key, text in docstring.arguments.items() if not _NOT_DECLARED.search(text)}:
-        defaults = _defaults(documented)
+        defaults = {} if name in GIVEN_CLASSES else _defaults(documented)
         yield from ["| Field | Default | |", "|---|---|---|"]
         yield from (f"| `{field}` | {defaults.get(field, '')} | {_cell(text)} |" for field, text in told.items())
         yield ""
@@ -159,12 +162,18 @@ def _is_public(name: str, value: object) -> bool:
 
 
 def _defaults(documented: Any) -> Mapping[str, str]:
-    """The defaults of a dataclass, as Python writes them."""
+    """The defaults of a dataclass, as Python writes them.
+
+    A constructor may require a field that has a default: an inherited field before it has one.
+    """
     if not hasattr(documented, "__dataclass_fields__"):
         return {}
     made: dict[str, str] = {}
+    parameters = inspect.signature(documented).parameters
     for field in fields(documented):
-        if field.default is not MISSING:
+        if field.name in parameters and parameters[field.name].default is inspect.Parameter.empty:
+            made[field.name] = "required"
+        elif field.default is not MISSING:
             made[field.name] = f"`{field.default!r}`"
         elif field.default_factory is not MISSING:
             made[field.name] = f"`{field.default_factory()!r}`"

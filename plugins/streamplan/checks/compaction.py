@@ -50,15 +50,15 @@ MOST_DIRTY_RATIO = 0.99
 """With a greater ratio a log grows to more than 100 times its live records before it is compacted."""
 
 _CONSEQUENCES = {
-    "cleanup.policy": "this policy deletes what a restore needs, or keeps too much; set it with kafka-configs.sh",
-    "retention.ms": "windows that are still open can be deleted; set the config with kafka-configs.sh",
-    "retention.bytes": "windows that are still open can be deleted; set the config with kafka-configs.sh",
-    "min.compaction.lag.ms": "versions that can still be read are compacted; set the config with kafka-configs.sh",
+    "cleanup.policy": "this policy deletes what a restore needs, or keeps too much",
+    "retention.ms": "windows that are still open can be deleted",
+    "retention.bytes": "windows that are still open can be deleted",
+    "min.compaction.lag.ms": "versions that can still be read are compacted",
 }
 
 _DEFEATED = (
-    "Kafka never compacts the topic: it grows, and restores read all of it. Set the config with kafka-configs.sh, for"
-    " the topic or as the brokers' default {default}"
+    "Kafka never compacts the topic: it grows, and restores read all of it. Set the config of the topic, or the"
+    " brokers' default {default}"
 )
 
 _STOPPED = "has the log cleaner stopped? The leader's log-cleaner.log tells; uncleanable-partitions-count should be 0"

@@ -2180,7 +2180,9 @@ class KGroupedStream(_Grouped[K, V]):
     Example: ``stream.group_by("country").count()``
     """
 
-    def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedKStream[K, V]:
+    def windowed_by(
+        self, windows: TimeWindows | CalendarWindows | CustomWindows | SlidingWindows | SessionWindows
+    ) -> WindowedKStream[K, V]:
         """Aggregate each key anew in each window, or in each session.
 
         Example: ``grouped.windowed_by(TimeWindows("1 minute")).count(store="per-minute")``
@@ -2655,7 +2657,9 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
         named = (column.name for column in columns)
         return columns, (), None if self._fields is None else tuple(dict.fromkeys((*self._fields, *named)))
 
-    def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedCogroupedKStream[K]:
+    def windowed_by(
+        self, windows: TimeWindows | CalendarWindows | CustomWindows | SlidingWindows | SessionWindows
+    ) -> WindowedCogroupedKStream[K]:
         """Aggregate each key anew in each window, or in each session, as :meth:`KGroupedStream.windowed_by` does.
 
         Example: ``cogrouped.windowed_by(TimeWindows("1 minute")).aggregate(store="per-minute")``
@@ -3709,7 +3713,8 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
     if not isinstance(windows, TimeWindows):
         given = described(windows) if isinstance(windows, type) else shown(windows)
         graph.fault(
-            f"windowed_by: {given} is none of TimeWindows, CalendarWindows, SlidingWindows and SessionWindows",
+            f"windowed_by: {given} is none of TimeWindows, CalendarWindows, CustomWindows, SlidingWindows and"
+            " SessionWindows",
             f"Write TimeWindows({shown(windows)})"
             if is_duration(windows)
             else "For example TimeWindows('1 minute'), or SessionWindows('5 minutes')",

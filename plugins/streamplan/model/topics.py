@@ -331,8 +331,9 @@ def explain_differences(pipeline: str, differences: Sequence[Difference], others
     parts = ["Nothing was created or changed."]
     if points - {"partitions", "existence"}:
         parts.append(
-            "Configs and replication can be brought to what is expected with kafka-configs and "
-            "kafka-reassign-partitions."
+            "Configs and replication can be brought to what is expected with kafka-configs.sh and "
+            "kafka-reassign-partitions.sh. docs/first-aid.md has the command for a config, and a script for "
+            "those without Kafka's tools."
         )
     if "partitions" in points and others:
         parts.append(explain_changed_counts(pipeline, others))

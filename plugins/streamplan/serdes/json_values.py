@@ -37,6 +37,9 @@ _MOMENT = re.compile(
 _DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
+_MOMENT_FORM = ": a text has date, time and zone, as 2026-11-24T20:38:34Z"
+_DECIMAL_FORM = ": the number has more digits"
+
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """The texts of doubles that are no numbers of JSON, as Spark's ``to_json`` and Jackson write them."""
 
@@ -98,11 +101,18 @@ def _reader(field_type: FieldType, has_non_finite: bool) -> Reader:
         case Scalar(name="boolean"):
             return _scalar(field_type, (bool,), lambda value: value)
         case Scalar(name="timestamp"):
-            return _scalar(field_type, (str, int), moment_of_json)
+            return _scalar(
+                field_type, (str, int), moment_of_json, lambda value: _MOMENT_FORM if type(value) is str else ""
+            )
         case Scalar(name="date"):
             return _scalar(field_type, (str,), day_of_text)
         case DecimalType(precision=precision, scale=scale):
-            return _scalar(field_type, (int, str, Number), lambda value: _decimal(value, precision, scale))
+            return _scalar(
+                field_type,
+                (int, str, Number),
+                lambda value: _decimal(value, precision, scale),
+                lambda value: _DECIMAL_FORM if _is_decimal(value) else "",
+            )
         case StructType(fields=fields):
             return _struct([(name, _reader(of_field, has_non_finite)) for name, of_field in fields])
         case ArrayType(element=element):
@@ -112,13 +122,24 @@ def _reader(field_type: FieldType, has_non_finite: bool) -> Reader:
     raise AssertionError(f"{field_type} is not read from JSON")
 
 
-def _scalar(field_type: FieldType, types: tuple[type, ...], convert: Reader) -> Reader:
+def _scalar(
+    field_type: FieldType, types: tuple[type, ...], convert: Reader, why: Callable[[Any], str] = lambda value: ""
+) -> Reader:
+    """Return what reads a value of one of these types.
+
+    Args:
+        convert: It returns None for a value that does not fit.
+        why: It returns what the reason says more of a value that does not fit. The value itself is not in it, so that
+            there are few reasons.
+    """
     reason = f"is not of type {field_type}"
 
     def read(value: Any) -> Any:
-        if type(value) in types and (converted := convert(value)) is not None:
+        if type(value) not in types:
+            raise Misfit(reason)
+        if (converted := convert(value)) is not None:
             return converted
-        raise Misfit(reason)
+        raise Misfit(f"{reason}{why(value)}")
 
     return read
 
@@ -313,9 +334,13 @@ def day_of_text(value: str) -> date | None:
         return None
 
 
+def _is_decimal(value: int | str) -> bool:
+    return type(value) is int or _DECIMAL.fullmatch(str(value)) is not None
+
+
 def _decimal(value: int | str, precision: int, scale: int) -> Decimal | None:
     """The number of a field as :func:`exact_decimal` gives it; None where it is none."""
-    if type(value) is not int and not _DECIMAL.fullmatch(str(value)):
+    if not _is_decimal(value):
         return None
     try:
         return exact_decimal(Decimal(value), precision, scale)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,25 @@ def test_the_readme_says_where_the_wheel_goes_before_it_installs(tmp_path: Path)
     assert main(["init", str(tmp_path / "my-pipelines")]) == 0
     text = (tmp_path / "my-pipelines" / "README.md").read_text()
     assert 0 < text.index(f"streamplan-{__version__}-py3-none-any.whl wheels/") < text.index("pip install")
+
+
+def test_the_readme_and_the_page_install_the_same_extras(tmp_path: Path) -> None:
+    """Airflow's processes and Spark's workers need more than the package alone requires."""
+    assert main(["init", str(tmp_path / "my-pipelines")]) == 0
+    readme, page = tmp_path / "my-pipelines" / "README.md", PROJECT / "docs" / "your-repository.md"
+    [of_readme, of_page] = [
+        re.findall(r"^ +(pip install .* \.) +# (.*)$", file.read_text(), re.M) for file in (readme, page)
+    ]
+    assert of_readme == of_page
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    installed = {where: shlex.split(command) for command, where in of_page}
+    assert {where: Requirement(words[-2]).extras for where, words in installed.items()} == {
+        "Airflow's processes": {"airflow"},
+        "Spark's workers": {"spark"},
+    }
+    for words in installed.values():
+        assert words[:-2] == ["pip", "install", "--find-links", "wheels", "--constraint", CONSTRAINTS]
+        assert Requirement(words[-2]).extras <= declared.keys()
 
 
 def test_make_wheel_makes_no_environment_of_the_locked_packages() -> None:

@@ -415,10 +415,10 @@ orders.split(name="by-").branch("amount > 0", name="large").default_branch(name=
 # Windows
 
 grouped.windowed_by("1 minute")
-→ 1: windowed_by: '1 minute' is none of TimeWindows, CalendarWindows, SlidingWindows and SessionWindows. Write TimeWindows('1 minute')
+→ 1: windowed_by: '1 minute' is none of TimeWindows, CalendarWindows, CustomWindows, SlidingWindows and SessionWindows. Write TimeWindows('1 minute')
 
 grouped.windowed_by(TimeWindows)
-→ 1: windowed_by: the class TimeWindows is none of TimeWindows, CalendarWindows, SlidingWindows and SessionWindows. For example TimeWindows('1 minute'), or SessionWindows('5 minutes')
+→ 1: windowed_by: the class TimeWindows is none of TimeWindows, CalendarWindows, CustomWindows, SlidingWindows and SessionWindows. For example TimeWindows('1 minute'), or SessionWindows('5 minutes')
 
 grouped.windowed_by(TimeWindows(60))
 → 1: TimeWindows: size is the number 60; it takes a text or a timedelta. For example TimeWindows("1 minute")
@@ -728,7 +728,7 @@ grouped.windowed_by(TimeWindows("1 minute")).windowed_by(TimeWindows("1 hour"))
 → 1: 'WindowedKStream' object has no attribute 'windowed_by'. Write windowed_by behind group_by. A grouped stream in a variable can have it twice
 
 grouped.windowed_by(timedelta(minutes=1))
-→ 1: windowed_by: timedelta(seconds=60) is none of TimeWindows, CalendarWindows, SlidingWindows and SessionWindows. Write TimeWindows(timedelta(seconds=60))
+→ 1: windowed_by: timedelta(seconds=60) is none of TimeWindows, CalendarWindows, CustomWindows, SlidingWindows and SessionWindows. Write TimeWindows(timedelta(seconds=60))
 
 grouped.windowed_by(TimeWindows("1 month"))
 → 1: windowed_by: size: '1 month' is not a duration; write a number and a unit, as in '1 minute' or '30 seconds'. Write CalendarWindows('1 month', time_zone='Europe/Berlin')

@@ -8,6 +8,8 @@ import pytest
 from streamplan.serdes.json import Json
 from streamplan.serdes.serde import Undecodable, key_of, label_of
 
+ISO = ": a text has date, time and zone, as 2026-11-24T20:38:34Z"
+
 ORDER = Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
 
 
@@ -135,12 +137,15 @@ def test_a_decimal_is_exact_and_has_its_scale(content: str, expected: str) -> No
 @pytest.mark.parametrize(
     ("field_type", "content", "reason"),
     [
-        ("timestamp", '"2026-11-24T20:38:34"', "x is not of type timestamp"),
+        ("timestamp", '"2026-11-24T20:38:34"', f"x is not of type timestamp{ISO}"),
+        ("timestamp", '"2026-11-27 13:30:00"', f"x is not of type timestamp{ISO}"),
         ("timestamp", "1.5", "x is not of type timestamp"),
         ("date", '"2026-02-29"', "x is not of type date"),
         ("date", "20000", "x is not of type date"),
-        ("decimal(4,2)", "100", "x is not of type decimal(4,2)"),
-        ("decimal(4,2)", "0.001", "x is not of type decimal(4,2)"),
+        ("decimal(4,2)", "100", "x is not of type decimal(4,2): the number has more digits"),
+        ("decimal(4,2)", "0.001", "x is not of type decimal(4,2): the number has more digits"),
+        ("decimal(4,2)", '"1.234"', "x is not of type decimal(4,2): the number has more digits"),
+        ("decimal(4,2)", '"much"', "x is not of type decimal(4,2)"),
         ("decimal(4,2)", "true", "x is not of type decimal(4,2)"),
         ("struct<a: int>", "[]", "x is not of type struct"),
         ("struct<address: struct<city: string>>", '{"address": {"city": 5}}', "x.address.city is not of type string"),

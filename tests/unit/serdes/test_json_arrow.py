@@ -321,7 +321,8 @@ def test_a_decimal_is_exactly_the_written_number_or_rejected_and_arrow_sees_none
             )
             scaled = None if number is None else number * 10**of_field.scale
             fits = scaled is not None and scaled.denominator == 1 and abs(scaled) < 10**of_field.precision
-            assert column.rejected == ({} if fits else {1: f"d is not of type {of_field}"}), (serde, text)
+            reason = f"d is not of type {of_field}: the number has more digits"
+            assert column.rejected == ({} if fits else {1: reason}), (serde, text)
             if fits:
                 read = column.fields[1].as_py()["d"]
                 assert Fraction(read) == number

@@ -74,7 +74,8 @@ def test_an_integer_of_any_length_is_read_alike_whatever_the_limit_of_the_proces
             assert Json("x int").decode(data) == {"x": None}
             assert Json("x int").decode_column([data, b"{}"]).rejected == {}
             for of_type in TYPES:
-                serde, reason = Json(f"v {of_type}"), f"v is not of type {of_type}"
+                why = ": the number has more digits" if of_type.startswith("decimal") else ""
+                serde, reason = Json(f"v {of_type}"), f"v is not of type {of_type}{why}"
                 assert told(serde, data) == reason
                 assert serde.decode_column([data, b"{}"]).rejected == {0: reason}
     finally:

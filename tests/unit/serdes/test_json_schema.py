@@ -275,7 +275,8 @@ def test_numbers_beyond_all_limits_do_no_harm() -> None:
     serde = reading(schema({"a": {"type": "number", "multipleOf": 0.01}, "b": {"type": "string"}}))
     for number in ("1e400", "1e999999999", "-1e-999999999", "1" * 4000, "0." + "0" * 5000 + "1"):
         assert serde.decode(PREFIX + f'{{"b": "x", "other": {number}}}'.encode()) == {"a": None, "b": "x"}
-        assert reason_of(serde, PREFIX + f'{{"a": {number}}}'.encode()) == "a is not of type decimal(38,2)"
+        reason = reason_of(serde, PREFIX + f'{{"a": {number}}}'.encode())
+        assert reason == "a is not of type decimal(38,2): the number has more digits"
     assert serde.decode(PREFIX + b'{"a": 123456789012345678901234567890.07}')["a"] == Decimal(
         "123456789012345678901234567890.07"
     )

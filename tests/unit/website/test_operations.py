@@ -42,6 +42,14 @@ def test_a_page_has_all_arguments_and_what_its_examples_make(operation: Operatio
             assert example in page
 
 
+@pytest.mark.parametrize("cls", ["KGroupedStream", "CogroupedKStream"])
+def test_the_signature_of_windowed_by_has_every_kind_of_windows(cls: str) -> None:
+    [operation] = [each for each in OPERATIONS if each.title == f"{cls}.windowed_by"]
+    signature = page_of(operation).split("## Signature")[1].split("```")[1]
+    kinds = ("TimeWindows", "CalendarWindows", "CustomWindows", "SlidingWindows", "SessionWindows")
+    assert re.findall(r"\w+Windows", signature) == [*kinds]
+
+
 def test_an_argument_that_is_as_that_of_another_method_is_told_in_full() -> None:
     assert "A table with the same key" in page_of(Operation(streamplan.KTable, "left_join"))
     assert not [operation.title for operation in OPERATIONS if "As for" in page_of(operation).split("## What")[0]]

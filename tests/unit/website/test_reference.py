@@ -28,6 +28,18 @@ def test_every_field_of_a_pipeline_is_told(cls: type) -> None:
     assert {name for name in fields if f"| `{name}` | " in section} == fields - NOT_DECLARED
 
 
+def test_a_field_that_a_constructor_requires_has_no_default() -> None:
+    section = PAGES["reference/windows.md"].split("\n## CustomWindows\n")[1].split("\n## ")[0]
+    assert "| `function` | required | " in section
+    assert "| `size` | required | " in section
+    assert "| `grace` | `'1 day'` | " in section
+
+
+def test_a_page_is_the_same_in_each_build() -> None:
+    """The address of an object is another one in each process."""
+    assert [path for path, text in PAGES.items() if " at 0x" in text] == []
+
+
 def test_every_name_that_a_declaration_imports_is_told() -> None:
     told = {
         *reference.PIPELINE_CLASSES,

@@ -1,0 +1,86 @@
+"""The pipeline of docs/own-pipeline.md and its test, both taken from the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+import textwrap
+from collections import Counter
+from functools import partial
+from types import FunctionType, ModuleType
+
+import pytest
+import streamplan.testing
+from pyspark.sql import SparkSession
+from streamplan.jobs import producer
+from streamplan.model.unnamed import unnamed
+from streamplan.testing import TopologyTestDriver
+
+from tests.support.wheel import CLONE
+from website.reference import parser_of_commands
+
+PAGE = CLONE / "docs" / "own-pipeline.md"
+
+NOON_MS = 1_767_268_800_000
+"""2026-01-01T12:00:00Z"""
+
+
+def file_of_page(name: str) -> str:
+    """The text of a file that the page has."""
+    [text] = re.findall(rf"^Write this file as `{name}`:\n\n((?:    .*\n|\n(?=\n*    ))+)", PAGE.read_text(), re.M)
+    return textwrap.dedent(text)
+
+
+@pytest.fixture
+def pipeline(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module that the page declares, where its test imports it."""
+    module = ModuleType("my_pipelines.payments")
+    monkeypatch.setitem(sys.modules, "my_pipelines", ModuleType("my_pipelines"))
+    monkeypatch.setitem(sys.modules, "my_pipelines.payments", module)
+    exec(compile(file_of_page("my_pipelines/payments.py"), str(PAGE), "exec"), module.__dict__)
+    return module
+
+
+def test_its_topology_has_no_fault_and_names_its_stores(pipeline: ModuleType) -> None:
+    assert pipeline.PIPELINE.topology.faults == ()
+    assert unnamed(pipeline.PIPELINE.topology) == ()
+
+
+def test_the_tests_of_the_page_pass(pipeline: ModuleType, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamplan.testing, "TopologyTestDriver", partial(TopologyTestDriver, spark=spark))
+    namespace: dict[str, object] = {}
+    exec(compile(file_of_page("tests/test_payments.py"), str(PAGE), "exec"), namespace)
+    tests = [test for name, test in namespace.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        assert isinstance(test, FunctionType)
+        test()
+
+
+def test_the_records_for_trials_raise_the_alarms_that_the_page_tells(pipeline: ModuleType, spark: SparkSession) -> None:
+    counts: Counter[str] = Counter()
+    with TopologyTestDriver(pipeline.PIPELINE, spark=spark) as driver:
+        with driver.micro_batch():
+            for number in range(1000):
+                topic, key, value = pipeline.payment(number)
+                driver.pipe(topic, value, key=key, at=NOON_MS + number)
+                counts[json.loads(value)["country"]] += 1
+        alarms = driver.output("alarms")
+        assert [(alarm.key, alarm.value["payments"]) for alarm in sorted(alarms, key=lambda alarm: alarm.key)] == [
+            (f"busy_{n}", 4) for n in range(10)
+        ]
+        stored = {key.key: value["payments"] for key, value in driver.store("per-country").items()}
+        assert stored == counts
+        assert driver.dead_letters == []
+    assert f"Germany has {counts['DE']} of the\n1,000 payments" in PAGE.read_text()
+
+
+def test_the_commands_of_the_page_are_understood() -> None:
+    commands = re.findall(r"^    streamplan (.*)$", PAGE.read_text(), re.M)
+    assert len(commands) == 4
+    for command in commands:
+        parser_of_commands().parse_args(shlex.split(command))
+    [written] = re.findall(r"^    python -m streamplan.jobs.producer (.*)$", PAGE.read_text(), re.M)
+    assert producer.arguments(shlex.split(written)).records == 1000
