@@ -122,6 +122,10 @@ def _reader(field_type: FieldType, has_non_finite: bool) -> Reader:
     raise AssertionError(f"{field_type} is not read from JSON")
 
 
+def _form_of_moments(value: Any) -> str:
+    return _MOMENT_FORM if type(value) is str else ""
+
+
 def _scalar(
     field_type: FieldType, types: tuple[type, ...], convert: Reader, why: Callable[[Any], str] = lambda value: ""
 ) -> Reader:
