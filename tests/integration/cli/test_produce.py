@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,14 @@ limits = topology.table("{limits}", value=Long(), store="limits")
 visits.group_by_key().count(store="counts")
 PIPELINE = Pipeline("{visits}", topology, "Counts visits.", topic_partitions={{"{visits}": 3, "{limits}": 1}})
 """
+
+
+@pytest.fixture(autouse=True)
+def taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command with a file changes of the process is taken back."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for variable in ("STREAMPLAN_PIPELINES", "PYTHONPATH"):
+        monkeypatch.setenv(variable, os.environ.get(variable, ""))
 
 
 def test_records_of_ones_own_are_written(
