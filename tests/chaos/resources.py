@@ -91,7 +91,7 @@ class Resources:
         total = 0
         for file in self._home.rglob("*"):
             try:
-                if file.is_file() and "kafka" not in file.relative_to(self._home).parts:
+                if file.is_file() and not file.relative_to(self._home).parts[0].startswith("kafka-"):
                     total += file.stat().st_size
             except OSError:
                 continue
