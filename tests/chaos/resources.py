@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -109,14 +110,13 @@ class Resources:
                 if each.kind == kind:
                     lives.setdefault(round(each.since, 1), []).append(each)
             longest = max(lives.values(), key=len)
-            half = longest[len(longest) // 2 :]
             rows.append(
                 {
                     "kind": kind,
                     "rounds": f"{longest[0].round} to {longest[-1].round}",
-                    "memory, MB": _course([each.memory_mb for each in longest], [each.memory_mb for each in half]),
-                    "threads": _course([each.threads for each in longest], [each.threads for each in half]),
-                    "files": _course([each.files for each in longest], [each.files for each in half]),
+                    "memory, MB": _course([each.memory_mb for each in longest]),
+                    "threads": _course([each.threads for each in longest]),
+                    "files": _course([each.files for each in longest]),
                 }
             )
         return rows
@@ -134,10 +134,9 @@ class Resources:
             table.add_row(*row.values())
         console.print(table)
         if self.disk_mb:
-            console.print(
-                f"Files of the home without Kafka's: {_course(self.disk_mb, self.disk_mb[len(self.disk_mb) // 2 :])} MB"
-            )
+            console.print(f"Files of the home without Kafka's: {_course(self.disk_mb)} MB")
 
 
-def _course(values: list[Any], half: list[Any]) -> str:
-    return f"{values[0]:,.0f} → {half[0]:,.0f} → {values[-1]:,.0f}"
+def _course(values: Sequence[float]) -> str:
+    """The first value, the one at the half, and the last."""
+    return " → ".join(f"{value:,.0f}" for value in (values[0], values[len(values) // 2], values[-1]))
