@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from streamplan.spark.arrow_without_pandas import use_arrow_without_pandas
+from streamplan.spark.state_variables import answer_in_driver
 from streamplan.spark.submit import submit_environment
 
 SPARK_CONFIGS = {
@@ -44,6 +45,7 @@ def open_session(name: str) -> SparkSession:
         builder = builder.config(config, value)
     spark = builder.getOrCreate()
     use_arrow_without_pandas()
+    answer_in_driver(spark)
     spark.sparkContext.setLogLevel("WARN")  # at INFO each micro-batch logs a page
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they log each error with its stack
         logging.getLogger(logger).setLevel(logging.CRITICAL)

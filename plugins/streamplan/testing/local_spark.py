@@ -20,6 +20,7 @@ from streamplan.serdes.serde import Serde
 from streamplan.spark.aggregator import in_flow_order
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.session import SPARK_CONFIGS, keep_checkpoints_cheaply
+from streamplan.spark.state_variables import answer_in_driver
 from streamplan.spark.submit import SHORT_RUN_OPTIONS, spark_submit_configs, submit_environment
 from streamplan.testing.declared_schemas import DeclaredSchemas
 from streamplan.testing.memory_query import MemoryQuery, memory_query
@@ -99,6 +100,7 @@ def local_spark(given: SparkSession | None = None) -> LocalSpark:
         for config, value in _CONFIGS.items():
             own.conf.set(config, value)
         keep_checkpoints_cheaply(own, "file:/")
+        answer_in_driver(own)
         _last[:] = [LocalSpark(own, application)]
     return _last[0]
 
