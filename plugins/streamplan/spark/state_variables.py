@@ -8,6 +8,7 @@ question on to a thread of the driver, and becomes the real Python for everythin
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
@@ -50,13 +51,14 @@ def answer_in_driver(spark: SparkSession) -> None:
     if str(context.master).partition("[")[0] != "local" or request.SOCKET in context.environment:
         return
     directory = TemporaryDirectory(prefix="streamplan-python-")
-    program, address = Path(directory.name, "python"), str(Path(directory.name, "s"))
-    words = {"module": asked.__name__, "python": context.pythonExec, "request": request.__file__}
+    program, asks, address = (Path(directory.name, name) for name in ("python", "request.py", "s"))
+    asks.write_text(inspect.getsource(request))  # the package may lie in an archive, which Python would open as a whole
+    words = {"module": asked.__name__, "python": context.pythonExec, "request": str(asks)}
     program.write_text(_PROGRAM.format_map({name: shlex.quote(word) for name, word in words.items()}))
     program.chmod(0o700)
     listener = socket.socket(socket.AF_UNIX)
     try:
-        listener.bind(address)
+        listener.bind(str(address))
     except OSError:  # the path of the directory is too long for a socket
         listener.close()
         return
@@ -69,7 +71,7 @@ def answer_in_driver(spark: SparkSession) -> None:
     vars(asked)["print"] = lambda *_: None  # it tells each step on the standard output
     threading.Thread(target=_serve, args=(listener,), name="state-variables", daemon=True).start()
     context.pythonExec = str(program)
-    context.environment[request.SOCKET] = address
+    context.environment[request.SOCKET] = str(address)
 
 
 def _serve(listener: socket.socket) -> None:

@@ -126,6 +126,8 @@ def _start() -> SparkSession:
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # With TCP, each call of a Python worker waits 40 ms for an acknowledgement, which large micro-batches do not notice.
+        "spark.python.unix.domain.socket.enabled": "true",
     }
     # With this jar, where the machine has it, checkpoints are written without starting processes.
     if jars := sorted(directory_of(SPARK, os.environ).glob("hadoop-bare-naked-local-fs-*.jar")):
