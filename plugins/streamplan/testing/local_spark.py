@@ -126,7 +126,7 @@ def _start() -> SparkSession:
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # With TCP, each call of a Python worker waits 40 ms for an acknowledgement, which large micro-batches do not notice.
+        # With TCP, each call of a Python worker waits 40 ms for an acknowledgement.
         "spark.python.unix.domain.socket.enabled": "true",
     }
     # With this jar, where the machine has it, checkpoints are written without starting processes.
