@@ -30,7 +30,7 @@ from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.check_progress import CheckProgress
 from streamplan.cli.check_report import CheckReport
 from streamplan.cli.check_subject import OPTIONS, DeclaredPipeline, DescribedApplication, Subject, add_options
-from streamplan.cli.command import Commands, add_pipeline, parsed_by
+from streamplan.cli.command import Commands, add_pipeline, parsed_by, refuse_ignored
 from streamplan.errors import BrokersUnavailable, CouldNotLook, WrongUsage
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.requests import require_reachable
@@ -114,8 +114,8 @@ def _run(options: argparse.Namespace) -> int:
         raise WrongUsage(
             f"leave out {', '.join(needless)}", remedy="A declared pipeline has these settings in its declaration."
         )
-    if (options.value or options.store) and not options.count:
-        raise WrongUsage("--value and --store belong to --count")
+    if not options.count:
+        refuse_ignored(options, "value", "store", without="--count")
     console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
     report = CheckReport(chosen_brokers(options), options.pipeline or options.application_id)
     try:

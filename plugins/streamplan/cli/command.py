@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from streamplan.cli.output import folded
-from streamplan.errors import Refused, did_you_mean
+from streamplan.errors import Refused, WrongUsage, did_you_mean
 from streamplan.programs import ExitStatus
 
 if TYPE_CHECKING:
@@ -138,6 +138,32 @@ def at_least(minimum: int) -> Callable[[str], int]:
         return int(text)
 
     return number
+
+
+def refuse_ignored(options: argparse.Namespace, *names: str, without: str = "", beside: str = "") -> None:
+    """Refuse options that would have no effect.
+
+    Args:
+        options: The options of the command. None, False and an empty list are options that were not given.
+        names: The attributes of those that would have no effect.
+        without: The option that they belong to, and that was not given.
+        beside: The option beside which they have no effect, and that was given.
+
+    Raises:
+        WrongUsage: One of them was given.
+    """
+    values = {name: getattr(options, name) for name in names}
+    is_given = [name for name, value in values.items() if value is not None and value is not False and value != []]
+    given = ", ".join(f"--{name.replace('_', '-')}" for name in is_given)
+    if given and without:
+        raise WrongUsage(
+            given,
+            expected=f"together with {without}",
+            observed="alone",
+            remedy=f"Add {without}, or leave out {given}.",
+        )
+    if given:
+        raise WrongUsage(given, expected=f"without {beside}", observed="both", remedy="Leave out one of them.")
 
 
 def port(text: str) -> int:

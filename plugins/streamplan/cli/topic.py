@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from streamplan.cli.command import Commands, parsed_by
+from streamplan.cli.command import Commands, at_least, parsed_by, refuse_ignored
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import plain_console, print_columns
 from streamplan.cli.tables import readable_key
 from streamplan.model.start_moment import FORMS
 from streamplan.observability.lookup import moment, read_records
 from streamplan.observability.topic_view import TopicView, view_topic
+
+_LAST = 20
 
 
 def register(commands: Commands) -> None:
@@ -31,28 +33,29 @@ def register(commands: Commands) -> None:
     parser.add_argument("--since", type=parsed_by(moment), metavar="TIME", help=f"begin at this time: {FORMS}")
     parser.add_argument("--uncommitted", action="store_true", help="also records of open and of aborted transactions")
     parser.add_argument("--describe", action="store_true", help="describe the topic instead of showing records")
+    parser.add_argument("--containing", metavar="TEXT", help="only records whose key or value contains TEXT")
     parser.add_argument(
-        "--containing", default="", metavar="TEXT", help="only records whose key or value contains TEXT"
-    )
-    parser.add_argument(
-        "--last", type=int, default=20, metavar="N", help="show at most N records of each partition (default: 20)"
+        "--last", type=at_least(1), metavar="N", help=f"show at most N records of each partition (default: {_LAST})"
     )
 
 
 def _run(options: argparse.Namespace) -> int:
     chosen = observed(options)
     if options.describe:
+        refuse_ignored(
+            *(options, "partition", "offset", "since", "uncommitted", "containing", "last"), beside="--describe"
+        )
         return _describe(view_topic(chosen.find(), chosen.cluster, options.topic), as_json=options.json)
     found = read_records(
         chosen.find(),
         chosen.cluster,
         options.topic,
-        last=options.last,
+        last=options.last or _LAST,
         partition=options.partition,
         offset=options.offset,
         since=options.since,
         uncommitted=options.uncommitted,
-        containing=options.containing,
+        containing=options.containing or "",
     )
     if options.json:
         print_json(found)

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.command import Commands, add_pipeline
+from streamplan.cli.command import Commands, add_pipeline, refuse_ignored
 from streamplan.cli.confirmation import is_confirmed
 from streamplan.cli.operation import active_in_airflow
 from streamplan.cli.output import plain_console
@@ -55,6 +55,10 @@ def _run(options: argparse.Namespace) -> int:
     from streamplan.maintenance.upgrade import Upgrader
     from streamplan.registry import pipeline_named
 
+    if options.step in ("plan", "build"):
+        refuse_ignored(options, "accept_differences", beside=options.step)
+    if options.step == "plan":
+        refuse_ignored(options, "max_offsets", beside=options.step)
     console = plain_console()
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline)
