@@ -8,7 +8,6 @@ from streamplan.cli.command import Commands
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import plain_console, print_columns
 from streamplan.cli.program import AS_MODULE, as_typed
-from streamplan.cli.tables import readable_key
 from streamplan.observability.lookup import find_key
 from streamplan.programs import ExitStatus
 
@@ -43,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
         rows += [
             (
                 each.changelog,
-                readable_key(each.key),
+                each.key,
                 each.value or "(deleted)",
                 str(each.partition),
                 str(each.offset),

@@ -7,7 +7,6 @@ import argparse
 from streamplan.cli.command import Commands, at_least, parsed_by, refuse_ignored
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import plain_console, print_columns
-from streamplan.cli.tables import readable_key
 from streamplan.model.start_moment import FORMS
 from streamplan.observability.lookup import moment, read_records
 from streamplan.observability.topic_view import TopicView, view_topic
@@ -66,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
             str(each.partition),
             str(each.offset),
             each.at,
-            "null" if each.key is None else readable_key(each.key),
+            "null" if each.key is None else each.key,
             "null" if each.value is None else each.value,
             ", ".join(f"{name}: {value}" for name, value in each.headers),
         )
@@ -91,8 +90,8 @@ def _describe(view: TopicView, *, as_json: bool) -> int:
             str(each.uncommitted),
             str(each.records) if each.counted_from == each.start else f"{each.records} from {each.counted_from}",
             "-" if each.live is None else str(each.live),
-            ", ".join(f"{readable_key(key.key)}: {key.records}" for key in each.busiest),
-            ", ".join(f"{readable_key(key.key)}: {key.value}" for key in each.greatest),
+            ", ".join(f"{key.key}: {key.records}" for key in each.busiest),
+            ", ".join(f"{key.key}: {key.value}" for key in each.greatest),
         )
         for each in view.partitions
     ]
