@@ -19,7 +19,7 @@ def register(commands: Commands) -> None:
         "look a key up in the state stores, with its last update",
         description="Read the changelogs, and show the last value of a key in each state store of an application, "
         "with the partition, offset and time of its last update.",
-        examples="%(prog)s orders --key 0",
+        examples="%(prog)s orders --key 0\n%(prog)s pageviews --key 'DE at 2026-01-01T12:00:00Z'",
         run=_run,
         done="the key is found",
         wrong="no state store has the key",

@@ -22,7 +22,9 @@ def register(commands: Commands) -> None:
         description="Show committed records of a topic, the newest first: partition, offset, timestamp, key, value and "
         "headers. Numbers that Java's serializers wrote are shown as numbers. With --describe, show its partitions "
         "with their replicas, records, live records and busiest keys, and its configs.",
-        examples="%(prog)s orders --topic orders --last 5 --containing Jackets",
+        examples="%(prog)s orders --topic orders --last 5 --containing Jackets\n"
+        "%(prog)s orders --topic orders --since 2026-01-01T12:00:00Z\n"
+        "%(prog)s orders --topic orders --describe",
         run=_run,
     )
     add_options(parser)

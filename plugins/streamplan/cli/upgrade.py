@@ -29,7 +29,7 @@ def register(commands: Commands) -> None:
         "upgrade_from. The switch asks the old application to end. It keeps its state, so it can take "
         "over again in the same way. Spark runs on this machine. The DAG <pipeline>_upgrade does the same "
         "on the Spark of its connection.",
-        examples="%(prog)s orders build",
+        examples="%(prog)s orders plan\n%(prog)s orders build\n%(prog)s orders switch",
         run=_run,
     )
     add_pipeline(parser)
