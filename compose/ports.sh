@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Where nothing of it runs, or no Compose is there to ask, no port is held by us, and each one is tried.
+# "|| true": the pipe fails where nothing of it runs, or where no Compose is there to ask. Then no port is held by us, and
+# each one is tried.
 held_by_us=" $(docker compose ps --format json | grep -o '"PublishedPort": *[0-9]*' | grep -o '[0-9]*$' | tr '\n' ' ' || true)"
 from_file() {
   [ ! -f .env ] || sed -n "s/ #.*//; s/^$1=//p" .env | tail -n 1 | tr -d "\"'\r "

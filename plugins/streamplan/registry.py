@@ -19,6 +19,7 @@ The library registers none itself: ``streamplan.pipelines`` are examples.
 from __future__ import annotations
 
 import ast
+import linecache
 import os
 import re
 import sys
@@ -38,7 +39,7 @@ from streamplan.judged_words import OF_ANOTHER_LIBRARY, described
 from streamplan.model.expressions import NoTruthValue
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.words import NoSuchOperation, answer_to_import
+from streamplan.model.words import NoSuchOperation, answer_to_import, window_field_called
 
 GROUP = "streamplan.pipelines"
 """The group of entry points."""
@@ -489,6 +490,10 @@ def _advice(error: BaseException) -> str:
         return "Two modules import each other. Import inside a function, or move what both need into a third module."
     if isinstance(error, TypeError) and (called := re.match(r"(\w+)\(\) missing \d+ required positional", str(error))):
         return f"Where the function itself is meant, write {called[1]} without parentheses."
+    if isinstance(error, TypeError) and re.fullmatch(r"'(str|NoneType)' object is not callable", str(error)):
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        lines = linecache.getlines(last.filename)[(last.lineno or 1) - 1 : last.end_lineno]
+        return window_field_called("".join(lines))
     return ""
 
 

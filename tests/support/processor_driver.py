@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+
+from streamplan.model.processor import SessionStore, TimestampedKeyValueStore, TimestampedWindowStore, WindowStore
 
 from tests.support.kafka_streams import STREAMS, properties
 from tests.support.streams_library import Callback, Library, raw
@@ -92,3 +95,30 @@ def supplier(made: Callable[[], Any]) -> Callback:
         return Callback(f"{STREAMS}.processor.api.Processor", init=task.init, process=task.process, close=lambda: None)
 
     return Callback(f"{STREAMS}.processor.api.ProcessorSupplier", stores=lambda: None, get=get)
+
+
+def add_stores(library: Library, stores: Mapping[str, Any]) -> None:
+    """Add the library's stores of bytes to its topology.
+
+    Args:
+        stores: By name what a declaration has in their place. Their durations are each a ``timedelta``.
+    """
+    made = library.jvm.org.apache.kafka.streams.state.Stores
+
+    def duration(of: timedelta) -> Any:
+        return library.jvm.java.time.Duration.ofMillis(of // timedelta(milliseconds=1))
+
+    for name, store in stores.items():
+        match store:
+            case SessionStore():
+                builder, kept = made.sessionStoreBuilder, made.persistentSessionStore(name, duration(store.retention))
+            case WindowStore():
+                is_timed = isinstance(store, TimestampedWindowStore)
+                builder = made.timestampedWindowStoreBuilder if is_timed else made.windowStoreBuilder
+                persistent = made.persistentTimestampedWindowStore if is_timed else made.persistentWindowStore
+                kept = persistent(name, duration(store.retention), duration(store.size), False)
+            case TimestampedKeyValueStore():
+                builder, kept = made.timestampedKeyValueStoreBuilder, made.persistentTimestampedKeyValueStore(name)
+            case _:
+                builder, kept = made.keyValueStoreBuilder, made.persistentKeyValueStore(name)
+        library.builder.addStateStore(builder(kept, library.bytes, library.bytes))

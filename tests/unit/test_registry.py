@@ -294,6 +294,16 @@ def test_a_file_without_a_pipeline_is_refused(
         ("import streamplan\nstreamplan.kstream", "observed .*has no attribute 'kstream'. Did you mean KStream?"),
         ("import itself_module", "Two modules import each other."),
         ("def f(record): ...\nf()", "Where the function itself is meant, write f without parentheses."),
+        (
+            'from streamplan import TimeWindows\nTimeWindows("5 minutes").grace("1 minute")',
+            "grace is an argument: TimeWindows('5 minutes', advance='1 minute', grace='10 seconds').",
+        ),
+        (
+            'from streamplan import JoinWindows\n(\n  JoinWindows("5 minutes")\n  .before("1 minute")\n)',
+            "before is an argument: JoinWindows('5 minutes', before='1 minute', after='5 minutes', "
+            "grace='10 seconds').",
+        ),
+        ('text = "a"\ntext("b")', "Correct the module, or remove it from the registration."),
     ],
 )
 def test_a_mistake_of_python_is_answered_with_what_to_write(theirs: Theirs, code: str, remedy: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,7 +9,7 @@ from importlib import import_module
 from rich.console import Console
 
 from streamplan import __version__
-from streamplan.cli.command import Commands, take_file
+from streamplan.cli.command import Commands, HelpFormatter, take_file, with_commands
 from streamplan.cli.program import Parser, as_typed, program
 from streamplan.errors import StreamplanError, did_you_mean
 from streamplan.programs import ExitStatus, run_program
@@ -69,7 +68,7 @@ examples:
     %(prog)s plan orders --instances 3
     %(prog)s validate orders
   check an application that was written with Kafka Streams, and declare it
-    %(prog)s check --application-id my-app --bootstrap-servers k:9092
+    %(prog)s check --application-id my-app --bootstrap-servers kafka-1:9092
     %(prog)s import --application-id my-app --topology my-app.txt
 
 exit status of every command:
@@ -93,8 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog=program(),
         description="Kafka Streams' execution model on PySpark, deployed and checked by Airflow.",
-        epilog=_EXAMPLES.format(statuses=ExitStatus.table(wrong=ExitStatus.WRONG.meaning)),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=with_commands(_EXAMPLES.format(statuses=ExitStatus.table(wrong=ExitStatus.WRONG.meaning)), program()),
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"streamplan {__version__}")
     first = arguments[0] if arguments and not arguments[0].startswith("-") else None

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from rich.text import Text
 
-from streamplan.cli.command import Commands, add_pipeline
+from streamplan.cli.command import Commands, add_pipeline, refuse_ignored
 from streamplan.cli.output import plain_console
 from streamplan.cli.roles import add_role_option
 from streamplan.errors import WrongUsage
@@ -20,6 +20,8 @@ from streamplan.registry import pipeline_named
 
 _NOTHING = {Role.PRODUCER: "the pipeline has no test data", Role.QUERIES: "the pipeline has no state store"}
 """By role why it needs no entry."""
+
+_BOOTSTRAP_SERVERS = "localhost:9092"
 
 
 def register(commands: Commands) -> None:
@@ -50,9 +52,8 @@ def register(commands: Commands) -> None:
     )
     parser.add_argument(
         "--bootstrap-servers",
-        default="localhost:9092",
         metavar="HOST:PORT",
-        help="for --format commands: the brokers (default localhost:9092)",
+        help=f"for --format commands: the brokers (default: {_BOOTSTRAP_SERVERS})",
     )
     parser.add_argument(
         "--command-config", metavar="FILE", help="for --format commands: the properties file of an administrator"
@@ -60,6 +61,8 @@ def register(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.format != "commands":
+        refuse_ignored(options, "bootstrap_servers", "command_config", without="--format commands")
     pipeline = pipeline_named(options.pipeline)
     roles: Sequence[Role] = options.role or list(Role)
     principals = {role: f"User:{pipeline.name}-{role}" for role in Role} | _principals(options.principal)
@@ -70,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
         )
         sys.stdout.write("\n")
     elif options.format == "commands":
-        connection = ["--bootstrap-server", options.bootstrap_servers]
+        connection = ["--bootstrap-server", options.bootstrap_servers or _BOOTSTRAP_SERVERS]
         if options.command_config:
             connection += ["--command-config", options.command_config]
         for role in roles:

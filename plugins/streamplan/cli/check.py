@@ -30,7 +30,7 @@ from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.check_progress import CheckProgress
 from streamplan.cli.check_report import CheckReport
 from streamplan.cli.check_subject import OPTIONS, DeclaredPipeline, DescribedApplication, Subject, add_options
-from streamplan.cli.command import Commands, add_pipeline, parsed_by
+from streamplan.cli.command import Commands, add_pipeline, parsed_by, refuse_ignored
 from streamplan.errors import BrokersUnavailable, CouldNotLook, WrongUsage
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.requests import require_reachable
@@ -52,8 +52,8 @@ move for 90 s.
 
 Give the name of a declared pipeline, or the application id of any Kafka Streams application, in Java or another
 language. Its internal topics and the topics that it reads are found in Kafka. Kafka does not know two things:
-  --topology   what its Topology.describe() prints; without it the checks group topics into sub-topologies by their
-               names, and do not see joins
+  --topology   what its Topology.describe() prints; without it the checks group topics into sub-topologies by \
+their names, and do not see joins
   --count      how a store counts; without it the check of totals is left out
 """
 
@@ -65,11 +65,11 @@ any application
 one whose sub-topologies are known, for a script
   %(prog)s --application-id my-app --bootstrap-servers kafka-1:9092 --topology my-app.txt --json
 orders are grouped by the field ProductType of their JSON value and counted in the store totals
-  %(prog)s --application-id my-app --bootstrap-servers kafka-1:9092 \\
-    --count orders:ProductType --value "Id string, ProductType int" --store totals
+  %(prog)s --application-id my-app --bootstrap-servers kafka-1:9092 \
+--count orders:ProductType --value "Id string, ProductType int" --store totals
 keys of 4 bytes, placed by a partitioner of one's own: def by_region(key: bytes, partitions: int) -> int
-  %(prog)s --application-id my-app --bootstrap-servers kafka-1:9092 \\
-    --key-type my-app-by-region-repartition=int --partitioner my-app-by-region-repartition=my_company.keys:by_region
+  %(prog)s --application-id my-app --bootstrap-servers kafka-1:9092 \
+--key-type my-app-by-region-repartition=int --partitioner my-app-by-region-repartition=my_company.keys:by_region
 """
 
 
@@ -114,8 +114,8 @@ def _run(options: argparse.Namespace) -> int:
         raise WrongUsage(
             f"leave out {', '.join(needless)}", remedy="A declared pipeline has these settings in its declaration."
         )
-    if (options.value or options.store) and not options.count:
-        raise WrongUsage("--value and --store belong to --count")
+    if not options.count:
+        refuse_ignored(options, "value", "store", without="--count")
     console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
     report = CheckReport(chosen_brokers(options), options.pipeline or options.application_id)
     try:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from streamplan.cli.output import folded
-from streamplan.errors import Refused, did_you_mean
+from streamplan.cli.output import folded, folded_command
+from streamplan.errors import Refused, WrongUsage, did_you_mean
 from streamplan.programs import ExitStatus
 
 if TYPE_CHECKING:
@@ -27,6 +27,13 @@ _OTHER_OPTIONS = {
     "-p": "--port",
 }
 """Options of other tools, and what they are called here."""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Leaves options such as ``--against-cluster`` whole, which ``argparse`` breaks at their hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 class Commands:
@@ -60,14 +67,12 @@ class Commands:
         Returns:
             The parser, for the command's own arguments.
         """
-        examples = textwrap.indent(examples.strip(), "  ")
         parser = self._subparsers.add_parser(
-            name,
-            help=sentence,
-            description=_wrapped(description),
-            epilog=f"examples:\n{examples}\n\nexit status:\n{_wrapped(ExitStatus.table(done=done, wrong=wrong))}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            name, help=sentence, description=_wrapped(description), formatter_class=HelpFormatter
         )
+        shown = with_commands(textwrap.indent(examples.strip(), "  "), parser.prog)
+        statuses = _wrapped(ExitStatus.table(done=done, wrong=wrong))
+        parser.epilog = f"examples:\n{shown}\n\nexit status:\n{statuses}"
         parser.set_defaults(run=run)
         return parser
 
@@ -88,13 +93,24 @@ class Commands:
         parser.error(". ".join(filter(None, [f"unrecognized arguments: {' '.join(unknown)}", hint])))
 
 
+def with_commands(text: str, prog: str) -> str:
+    """Fit examples to the terminal: lines with ``%(prog)s`` as commands for a shell, the others as columns of text."""
+    width = shutil.get_terminal_size().columns - 2
+    return "\n".join(
+        folded_command(line, width, prog) if "%(prog)s" in line else folded(line, width) for line in text.splitlines()
+    )
+
+
 def _wrapped(text: str) -> str:
     """Fit paragraphs to the terminal."""
     width = shutil.get_terminal_size().columns - 2
     parts: list[str] = []
     for is_indented, group in groupby(text.splitlines(), key=lambda line: line.startswith(" ") or not line):
         lines = list(group)
-        parts += [folded(line, width) for line in lines] if is_indented else [textwrap.fill(" ".join(lines), width)]
+        if is_indented:
+            parts += [folded(line, width) for line in lines]
+        else:
+            parts.append(textwrap.fill(" ".join(lines), width, break_on_hyphens=False))
     return "\n".join(parts)
 
 
@@ -138,6 +154,32 @@ def at_least(minimum: int) -> Callable[[str], int]:
         return int(text)
 
     return number
+
+
+def refuse_ignored(options: argparse.Namespace, *names: str, without: str = "", beside: str = "") -> None:
+    """Refuse options that would have no effect.
+
+    Args:
+        options: The options of the command. None, False and an empty list are options that were not given.
+        names: The attributes of those that would have no effect.
+        without: The option that they belong to, and that was not given.
+        beside: The option beside which they have no effect, and that was given.
+
+    Raises:
+        WrongUsage: One of them was given.
+    """
+    values = {name: getattr(options, name) for name in names}
+    is_given = [name for name, value in values.items() if value is not None and value is not False and value != []]
+    given = ", ".join(f"--{name.replace('_', '-')}" for name in is_given)
+    if given and without:
+        raise WrongUsage(
+            given,
+            expected=f"together with {without}",
+            observed="alone",
+            remedy=f"Add {without}, or leave out {given}.",
+        )
+    if given:
+        raise WrongUsage(given, expected=f"without {beside}", observed="both", remedy="Leave out one of them.")
 
 
 def port(text: str) -> int:

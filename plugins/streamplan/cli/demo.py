@@ -16,7 +16,7 @@ from streamplan.cli.brokers import add_secure_option
 from streamplan.cli.command import Commands, add_pipeline, at_least
 from streamplan.cli.output import table_width, timed_report
 from streamplan.cli.program import AS_MODULE, as_typed
-from streamplan.cli.tables import checks_table, read_key, read_value, store_table, topics_text, totals_table
+from streamplan.cli.tables import checks_table, read_value, store_table, topics_text, totals_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
@@ -246,7 +246,7 @@ def _print_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) -
         }
         for batch in cluster.read(topic, ranges):
             for record in records_of(batch):
-                key = read_key(record.key or b"", spec)
+                key = spec.key_text(record.key or b"", quoted=False)
                 if record.value is None:
                     values.pop(key, None)
                 elif isinstance(sent := sent_in(topic, record.value), Subscription):

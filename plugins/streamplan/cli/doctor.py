@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.command import Commands, add_pipeline
+from streamplan.cli.command import Commands, add_pipeline, refuse_ignored
 from streamplan.cli.output import folded, plain_console, quantity, table_width
 from streamplan.cli.roles import add_role_option
 from streamplan.doctor.finding import Finding, State, problem
@@ -49,6 +49,8 @@ def register(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if not options.pipeline:
+        refuse_ignored(options, "role", without="PIPELINE")
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline) if options.pipeline else None
     console = plain_console()

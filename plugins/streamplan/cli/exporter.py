@@ -8,7 +8,7 @@ from threading import Event
 from typing import Any
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.command import Commands, add_pipelines, port
+from streamplan.cli.command import Commands, add_pipelines, port, refuse_ignored
 from streamplan.cli.output import plain_console, print_broken
 from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster
@@ -24,6 +24,8 @@ from streamplan.settings import Settings
 SNAPSHOT_SECONDS = 5.0
 """Prometheus and OpenTelemetry share a snapshot that is not older."""
 
+_OTLP_SECONDS = 30.0
+
 ANSWER_SECONDS = 5.0
 """How long the brokers have for an answer: less than Prometheus waits (``scrape_timeout``, 10 s)."""
 
@@ -35,7 +37,7 @@ def register(commands: Commands) -> None:
         "serve metrics to Prometheus, and send them to OpenTelemetry",
         description="Serve the metrics of pipelines at http://HOST:PORT/metrics: the lag of each stream task in "
         "offsets and in seconds, the members of its group, the ends of its topics, what the aggregator "
-        "measured of its micro- batches and its state, the last outcome of each check and its time, and "
+        "measured of its micro-batches and its state, the last outcome of each check and its time, and "
         "the verified records. The exporter asks the brokers when somebody asks for metrics, at most once "
         "in five seconds. It runs until Ctrl-C. A broken pipeline is named, and has a metric. All others "
         "have theirs. The directory monitoring/ has alert rules and a dashboard.",
@@ -56,12 +58,18 @@ def register(commands: Commands) -> None:
         "--otlp", metavar="URL", help="also send the metrics there, such as http://collector:4318/v1/metrics"
     )
     parser.add_argument(
-        "--otlp-seconds", type=float, default=30.0, metavar="SECONDS", help="how often they are sent (default: 30)"
+        "--otlp-seconds",
+        type=float,
+        metavar="SECONDS",
+        help=f"with --otlp: how often they are sent (default: {_OTLP_SECONDS:g})",
     )
     add_broker_options(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
+    if not options.otlp:
+        refuse_ignored(options, "otlp_seconds", without="--otlp")
+    otlp_seconds = _OTLP_SECONDS if options.otlp_seconds is None else options.otlp_seconds
     declared: Sequence[Pipeline] = ()
     broken: Sequence[BrokenPipeline] = ()
     if options.pipelines or not options.application_id:
@@ -84,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
             remedy="Give --application-id ID, or register a pipeline: `python -m streamplan list` says how.",
         )
     port, stop_serving = serve(PrometheusCollector(lambda: measurements(samplers, broken)), options.host, options.port)
-    stop_sending = send_by_otlp(samplers, options.otlp, options.otlp_seconds, broken) if options.otlp else None
+    stop_sending = send_by_otlp(samplers, options.otlp, otlp_seconds, broken) if options.otlp else None
     plain_console().print(f"Metrics are at http://{options.host}:{port}/metrics. Ctrl-C ends it.")
     try:
         Event().wait()

@@ -38,8 +38,8 @@ _DESCRIPTION = """\
 Write a small repository for pipelines of your own:
   <package>/visits.py          a pipeline: a topology, its topics, records for trials
   dags/visits.py               its DAGs for Airflow, in three lines
-  tests/test_visits.py         its tests, which need Java and no brokers; with KAFKA=host:port also whether a deployment
-                               is well
+  tests/test_visits.py         its tests, which need Java and no brokers; with KAFKA=host:port also whether a \
+deployment is well
   pyproject.toml               the package, and the entry point that registers its pipelines
   requirements.txt             what Airflow's environment, and yours, needs
   constraints.txt              the versions that this version of Streamplan was tested with

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-from streamplan.cli.command import Commands
+from streamplan.cli.command import Commands, at_least
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import plain_console, quantity
 from streamplan.observability.lookup import newest_dead_letters
@@ -23,7 +23,11 @@ def register(commands: Commands) -> None:
     )
     add_options(parser)
     parser.add_argument(
-        "--last", type=int, default=20, metavar="N", help="show at most N dead letters of each partition (default: 20)"
+        "--last",
+        type=at_least(1),
+        default=20,
+        metavar="N",
+        help="show at most N dead letters of each partition (default: 20)",
     )
 
 

@@ -62,6 +62,26 @@ def folded(line: str, width: int) -> str:
     )  # fmt: skip
 
 
+def folded_command(line: str, width: int, prog: str) -> str:
+    """Return a command for a shell in lines of a width, broken before options and pipes.
+
+    Args:
+        line: The command, in which ``%(prog)s`` stands for ``prog``.
+        width: The most characters of a line. A part that is longer stays whole.
+        prog: The program with its command.
+    """
+    indent = line[: len(line) - len(line.lstrip())]
+    lines: list[str] = []
+    for part in re.split(r" (?=--|\| )", line):
+        longer = f"{lines[-1]} {part}" if lines else part
+        if lines and len(longer.replace("%(prog)s", prog)) + len(" \\") > width:
+            lines[-1] += " \\"
+            lines.append(f"{indent}  {part}")
+        else:
+            lines[-1:] = [longer]
+    return line if len(line.replace("%(prog)s", prog)) <= width else "\n".join(lines)
+
+
 def plain_console() -> Console:
     """Return a console that prints text as it is and leaves lines whole, in a terminal and in a pipe."""
     return Console(markup=False, emoji=False, highlight=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.command import Commands, add_pipeline, at_least
+from streamplan.cli.command import Commands, add_pipeline, at_least, refuse_ignored
 from streamplan.cli.evolution import show_evolution
 from streamplan.cli.output import align_columns, plain_console, quantity
 from streamplan.errors import WrongUsage
@@ -50,6 +50,8 @@ _EXAMPLES = """\
 %(prog)s orders --against-cluster --bootstrap-servers kafka-1:9092
 """
 
+_INSTANCES = 2
+
 _EXAMPLE_SERVER = "streams-1.example.org:8080"
 
 
@@ -65,7 +67,7 @@ def register(commands: Commands) -> None:
     )
     add_pipeline(parser)
     parser.add_argument(
-        "--instances", type=at_least(1), default=2, metavar="N", help="instances of one thread (default 2)"
+        "--instances", type=at_least(1), metavar="N", help=f"instances of one thread (default: {_INSTANCES})"
     )
     parser.add_argument(
         "--load",
@@ -90,9 +92,10 @@ def register(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
     if options.against_cluster:
+        refuse_ignored(options, "instances", "load", beside="--against-cluster")
         return show_evolution(pipeline, options)
-    if options.json:
-        raise WrongUsage("--json", expected="together with --against-cluster", observed="alone")
+    refuse_ignored(options, "json", without="--against-cluster")
+    instances = options.instances or _INSTANCES
     measured: Mapping[TaskId, int] = {}
     if options.bootstrap_servers or options.command_config:
         from streamplan.kafka.topics import resolve_pipeline
@@ -109,11 +112,11 @@ def _run(options: argparse.Namespace) -> int:
         _heading(pipeline),
         _subtopologies(pipeline),
         _topics(pipeline),
-        _assignment(assign(tasks, options.instances, stateful=stateful), stateful),
-        _group_metadata(pipeline, options.instances),
+        _assignment(assign(tasks, instances, stateful=stateful), stateful),
+        _group_metadata(pipeline, instances),
     ]
     if any(load.values()):
-        parts.append(_load_shares(plan_load(load, options.instances, stateful=stateful)))
+        parts.append(_load_shares(plan_load(load, instances, stateful=stateful)))
     parts += _warnings(pipeline)
     plain_console().print(Text("\n").join(parts), end="")
     return 0

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Iterator
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.command import Commands, add_pipeline, at_least
+from streamplan.cli.command import Commands, add_pipeline, at_least, refuse_ignored
 from streamplan.cli.output import quantity
-from streamplan.errors import WrongUsage
 from streamplan.jobs.producer import Progress
 from streamplan.kafka.given_records import write_given
 from streamplan.kafka.test_data import produce
@@ -40,30 +39,28 @@ def register(commands: Commands) -> None:
     what.add_argument("--lines", action="store_true", help="each line of the standard input is the value of a record")
     what.add_argument("--records", type=at_least(1), metavar="N", help="N more records of the test data")
     parser.add_argument("--key", help="the key, as text (default: none)")
-    parser.add_argument("--topic", default="", help="the source topic (default: the only one)")
-    parser.add_argument(
-        "--rate", type=at_least(0), default=0, metavar="R", help="with --records: R a second (default: no limit)"
-    )
+    parser.add_argument("--topic", help="the source topic (default: the only one)")
+    parser.add_argument("--rate", type=at_least(0), metavar="R", help="with --records: R a second (default: no limit)")
     add_broker_options(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
     if options.records is not None:
-        if options.key is not None or options.topic:
-            raise WrongUsage("--records", expected="no --key and no --topic", observed="test data have their own")
+        refuse_ignored(options, "key", "topic", beside="--records")
         done = produce(
             pipeline,
             chosen_brokers(options),
             records=options.records,
-            rate=options.rate,
+            rate=options.rate or 0,
             stop=stop_on_signals(),
             progress=Progress(),
         )
         told, topic = quantity(done.records, "record"), ", ".join(pipeline.require_test_data().topics)
     else:
+        refuse_ignored(options, "rate", without="--records")
         count, topic = write_given(
-            pipeline, chosen_brokers(options), _values(options), key=options.key, topic=options.topic
+            pipeline, chosen_brokers(options), _values(options), key=options.key, topic=options.topic or ""
         )
         told = quantity(count, "record")
     sys.stdout.write(f"{told} written to {topic}\n")

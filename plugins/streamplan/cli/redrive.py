@@ -25,7 +25,7 @@ def register(commands: Commands) -> None:
         "each once. One transaction writes the results of a record and the mark that it was re-driven. "
         "Nothing is written to the topics that the application reads. The command refuses while the "
         "application runs.",
-        examples="%(prog)s orders --reason 'ProductType is missing'",
+        examples="%(prog)s orders --all --dry-run\n%(prog)s orders --reason 'ProductType is missing'",
         run=_run,
     )
     add_pipeline(parser)

@@ -8,7 +8,6 @@ from streamplan.cli.command import Commands
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import plain_console, print_columns
 from streamplan.cli.program import AS_MODULE, as_typed
-from streamplan.cli.tables import readable_key
 from streamplan.observability.lookup import find_key
 from streamplan.programs import ExitStatus
 
@@ -20,7 +19,7 @@ def register(commands: Commands) -> None:
         "look a key up in the state stores, with its last update",
         description="Read the changelogs, and show the last value of a key in each state store of an application, "
         "with the partition, offset and time of its last update.",
-        examples="%(prog)s orders --key 0",
+        examples="%(prog)s orders --key 0\n%(prog)s pageviews --key 'DE at 2026-01-01T12:00:00Z'",
         run=_run,
         done="the key is found",
         wrong="no state store has the key",
@@ -43,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
         rows += [
             (
                 each.changelog,
-                readable_key(each.key),
+                each.key,
                 each.value or "(deleted)",
                 str(each.partition),
                 str(each.offset),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -13,8 +12,6 @@ from rich.text import Text
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.checks.recount.totals import Totals
 from streamplan.model.topics import ObservedTopic, TopicSpec
-from streamplan.model.windows import STORED_SESSION_BYTES, parse_stored_session, parse_stored_window
-from streamplan.serdes.windowed import moment_text
 
 _MAX_ROWS = 12
 _COLOURS = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.COULD_NOT_LOOK: "yellow"}
@@ -45,32 +42,6 @@ def store_table(store: str, values: Mapping[str, str]) -> Table:
     if len(values) > _MAX_ROWS:
         table.add_row("…", "")
     return table
-
-
-def read_key(key: bytes, spec: TopicSpec) -> str:
-    """Return a changelog's key as text. A windowed key is shown with its start, and that of a session with both ends.
-
-    Args:
-        key: The key in bytes.
-        spec: The changelog topic.
-    """
-    if spec.prefix_bytes or spec.primary_key_type is not None:
-        return spec.key_text(key)
-    text = spec.application_key_text(key)
-    session = parse_stored_session(key) if spec.window_bytes == STORED_SESSION_BYTES else None
-    if session is not None:
-        return f"{text} at {moment_text(session.start_ms)}/{moment_text(session.end_ms)}"
-    window = parse_stored_window(key) if spec.window_bytes else None
-    return text if window is None else f"{text} at {moment_text(window.start_ms)}"
-
-
-def readable_key(key: str) -> str:
-    """Return a key of the page and of ``--json`` as people read and write it, with the times of its window in UTC."""
-
-    def with_times(found: re.Match[str]) -> str:
-        return f" at {'/'.join(moment_text(int(ms)) for ms in found.group(1, 2, 3) if ms is not None)}"
-
-    return re.sub(r" of the (?:window at (-?\d+)|session from (-?\d+) to (-?\d+))$", with_times, key)
 
 
 def read_value(value: bytes, *, count: bool) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from streamplan.cli.command import Commands, parsed_by
+from streamplan.cli.command import Commands, at_least, parsed_by, refuse_ignored
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import plain_console, print_columns
-from streamplan.cli.tables import readable_key
 from streamplan.model.start_moment import FORMS
 from streamplan.observability.lookup import moment, read_records
 from streamplan.observability.topic_view import TopicView, view_topic
+
+_LAST = 20
 
 
 def register(commands: Commands) -> None:
@@ -21,7 +22,9 @@ def register(commands: Commands) -> None:
         description="Show committed records of a topic, the newest first: partition, offset, timestamp, key, value and "
         "headers. Numbers that Java's serializers wrote are shown as numbers. With --describe, show its partitions "
         "with their replicas, records, live records and busiest keys, and its configs.",
-        examples="%(prog)s orders --topic orders --last 5 --containing Jackets",
+        examples="%(prog)s orders --topic orders --last 5 --containing Jackets\n"
+        "%(prog)s orders --topic orders --since 2026-01-01T12:00:00Z\n"
+        "%(prog)s orders --topic orders --describe",
         run=_run,
     )
     add_options(parser)
@@ -31,28 +34,29 @@ def register(commands: Commands) -> None:
     parser.add_argument("--since", type=parsed_by(moment), metavar="TIME", help=f"begin at this time: {FORMS}")
     parser.add_argument("--uncommitted", action="store_true", help="also records of open and of aborted transactions")
     parser.add_argument("--describe", action="store_true", help="describe the topic instead of showing records")
+    parser.add_argument("--containing", metavar="TEXT", help="only records whose key or value contains TEXT")
     parser.add_argument(
-        "--containing", default="", metavar="TEXT", help="only records whose key or value contains TEXT"
-    )
-    parser.add_argument(
-        "--last", type=int, default=20, metavar="N", help="show at most N records of each partition (default: 20)"
+        "--last", type=at_least(1), metavar="N", help=f"show at most N records of each partition (default: {_LAST})"
     )
 
 
 def _run(options: argparse.Namespace) -> int:
     chosen = observed(options)
     if options.describe:
+        refuse_ignored(
+            *(options, "partition", "offset", "since", "uncommitted", "containing", "last"), beside="--describe"
+        )
         return _describe(view_topic(chosen.find(), chosen.cluster, options.topic), as_json=options.json)
     found = read_records(
         chosen.find(),
         chosen.cluster,
         options.topic,
-        last=options.last,
+        last=options.last or _LAST,
         partition=options.partition,
         offset=options.offset,
         since=options.since,
         uncommitted=options.uncommitted,
-        containing=options.containing,
+        containing=options.containing or "",
     )
     if options.json:
         print_json(found)
@@ -63,7 +67,7 @@ def _run(options: argparse.Namespace) -> int:
             str(each.partition),
             str(each.offset),
             each.at,
-            "null" if each.key is None else readable_key(each.key),
+            "null" if each.key is None else each.key,
             "null" if each.value is None else each.value,
             ", ".join(f"{name}: {value}" for name, value in each.headers),
         )
@@ -88,8 +92,8 @@ def _describe(view: TopicView, *, as_json: bool) -> int:
             str(each.uncommitted),
             str(each.records) if each.counted_from == each.start else f"{each.records} from {each.counted_from}",
             "-" if each.live is None else str(each.live),
-            ", ".join(f"{readable_key(key.key)}: {key.records}" for key in each.busiest),
-            ", ".join(f"{readable_key(key.key)}: {key.value}" for key in each.greatest),
+            ", ".join(f"{key.key}: {key.records}" for key in each.busiest),
+            ", ".join(f"{key.key}: {key.value}" for key in each.greatest),
         )
         for each in view.partitions
     ]

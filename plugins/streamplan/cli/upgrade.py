@@ -6,7 +6,7 @@ import argparse
 import os
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.command import Commands, add_pipeline
+from streamplan.cli.command import Commands, add_pipeline, refuse_ignored
 from streamplan.cli.confirmation import is_confirmed
 from streamplan.cli.operation import active_in_airflow
 from streamplan.cli.output import plain_console
@@ -29,7 +29,7 @@ def register(commands: Commands) -> None:
         "upgrade_from. The switch asks the old application to end. It keeps its state, so it can take "
         "over again in the same way. Spark runs on this machine. The DAG <pipeline>_upgrade does the same "
         "on the Spark of its connection.",
-        examples="%(prog)s orders build",
+        examples="%(prog)s orders plan\n%(prog)s orders build\n%(prog)s orders switch",
         run=_run,
     )
     add_pipeline(parser)
@@ -55,6 +55,10 @@ def _run(options: argparse.Namespace) -> int:
     from streamplan.maintenance.upgrade import Upgrader
     from streamplan.registry import pipeline_named
 
+    if options.step in ("plan", "build"):
+        refuse_ignored(options, "accept_differences", beside=options.step)
+    if options.step == "plan":
+        refuse_ignored(options, "max_offsets", beside=options.step)
     console = plain_console()
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline)

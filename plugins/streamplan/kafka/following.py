@@ -40,7 +40,6 @@ class FollowedTopics:
     """Follows partitions of topics from given offsets.
 
     Args:
-        brokers: The brokers.
         begin: By topic and partition the offset of the first record that is read.
     """
 

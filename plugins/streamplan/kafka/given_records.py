@@ -27,10 +27,8 @@ def write_given(
     """Write records, each as soon as its value is there.
 
     Args:
-        pipeline: The pipeline that reads them.
-        brokers: Where the topic is.
-        values: The values as text, and None for a null value. A value of JSON or text is written as it is, also when
-            it is none, so that a wrong record can be tried. A value of another serde is given as JSON.
+        values: The values as text, and None for a null value. JSON and text are written as they are, so that a wrong
+            record can be tried. A value of another serde is given as JSON.
         key: The key of all of them, as text; None for no key.
         topic: A source topic. It may be empty where there is only one.
 
@@ -63,7 +61,16 @@ def write_given(
     producer = brokers.producer(enable_idempotence=True, partitioner=LIBRDKAFKA_PARTITIONER)
     count = 0
     for text in values:
-        value = None if text is None else _value(source, text)
+        try:
+            value = None if text is None else _value(source, text)
+        except ValueError as error:
+            producer.flush(FLUSH_SECONDS)
+            raise Refused(
+                f"the value {text} for {topic}",
+                expected="a value of its serde, as JSON",
+                observed=str(error),
+                remedy=f"Correct it. Values before it that are written: {count:,}.",
+            ) from error
         while True:
             try:
                 producer.produce(topic, value, raw_key, on_delivery=delivered)
@@ -75,7 +82,12 @@ def write_given(
     left = producer.flush(FLUSH_SECONDS)
     if left or faults:
         told = faults[0].str() if faults else f"no answer for {left} of {count} records after {FLUSH_SECONDS:g} s"
-        raise StreamplanError(f"records for {topic}", expected="written", observed=told)
+        raise StreamplanError(
+            f"records for {topic}",
+            expected="written",
+            observed=told,
+            remedy="Others of them may be written: `topic` shows the newest records.",
+        )
     return count, topic
 
 
@@ -102,10 +114,13 @@ def _key(source: Source, text: str) -> bytes | None:
     try:
         return source.key_serde.write_key(source.key_serde.key_of_text(text))
     except ValueError as error:
-        raise Refused(f"--key {text}", expected=f"a key of {source.topic}: {source.key_serde.name}") from error
+        raise Refused(
+            f"--key {text}", expected=f"a key of {source.topic}: {source.key_serde.name}", observed=str(error)
+        ) from error
 
 
 def _value(source: Source, text: str) -> bytes:
+    """Return a value in bytes. Raises ValueError where its serde has none of this text."""
     serde = source.value
     assert serde is not None
     if isinstance(serde, Json | String | Bytes):
@@ -113,7 +128,5 @@ def _value(source: Source, text: str) -> bytes:
     try:
         value: Any = json.loads(text)
         return serde.encode({FIELD: value} if isinstance(serde, Primitive) else value)
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise Refused(
-            f"the value {text} for {source.topic}", expected="a value of its serde, as JSON", observed=str(error)
-        ) from error
+    except (TypeError, AttributeError, KeyError) as error:  # the JSON has another form
+        raise ValueError(str(error)) from error

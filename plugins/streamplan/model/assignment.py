@@ -54,7 +54,6 @@ def topics_of_tasks(topology: Topology, partition_counts: Mapping[str, int]) -> 
     """Every stream task in order, with the topics of which it reads its own partition (``PartitionGrouper``).
 
     Args:
-        topology: The topology.
         partition_counts: The partition count of each topic, by its name in Kafka.
 
     Returns:

@@ -20,7 +20,6 @@ def checkpoint_identity(pipeline: Pipeline, subtopology: Subtopology, topic_ids:
     It names the topics with their ids, so that a checkpoint of a topic that was deleted and made again does not fit.
 
     Args:
-        pipeline: The pipeline.
         subtopology: One of its sub-topologies.
         topic_ids: The ids of the topics that the sub-topology reads.
     """

@@ -27,7 +27,6 @@ def resolve_partition_counts(topology: Topology, external: Mapping[str, int]) ->
     """The partition count of every topic that the topology reads or writes.
 
     Args:
-        topology: The topology.
         external: The partition counts of the topics from outside. A topic that is only written may be left out: it gets
             as many partitions as its writer has stream tasks.
 
@@ -75,7 +74,6 @@ def refuse_wrong_counts(topology: Topology, external: Mapping[str, int], unknown
     """Refuse partition counts of topics from outside that cannot be right.
 
     Args:
-        topology: The topology.
         external: The partition counts.
         unknown: Source topics whose counts are not known yet.
 

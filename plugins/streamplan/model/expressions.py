@@ -153,9 +153,6 @@ class Expression:
         """Whether a text is like a pattern of SQL: ``%`` stands for any text, ``_`` for one character.
 
         Example: ``orders.filter(F.customer.like("A%"))``
-
-        Args:
-            pattern: The pattern.
         """
         return _made(f"{_operand(self, _SUM)} like {_of(pattern)._sql}", _PREDICATE, self, _of(pattern))
 

@@ -138,7 +138,6 @@ def kind_fault(function: Callable[..., Any], *, several: bool = False) -> tuple[
     """Return why calling a function gives no result, and what to write; None where it gives one.
 
     Args:
-        function: The function.
         several: Whether it may yield its results.
     """
     if not inspect.isroutine(function):  # an object that is called
@@ -166,11 +165,7 @@ def no_aggregate(initializer: Callable[[], Any]) -> str | None:
 
 
 def unread_annotation(function: Callable[..., Any]) -> str | None:
-    """Return why an annotation of a function cannot be read; None where all can.
-
-    Args:
-        function: The function.
-    """
+    """Return why an annotation of a function cannot be read; None where all can."""
     if isinstance(function, TakesRecords):
         function = function.call
     try:
@@ -200,7 +195,6 @@ def hinted_schema(function: Callable[..., Any], *, each: bool = False) -> str | 
     of its fields.
 
     Args:
-        function: The function.
         each: Whether the function returns several results, so that the hint is that of a list or an iterator.
     """
     if isinstance(function, TakesRecords):
@@ -316,7 +310,6 @@ def returned_class(function: Callable[..., Any], *, each: bool = False) -> type 
     """Return the dataclass that the type hint of a function's result names; None for another one, and for columns.
 
     Args:
-        function: The function.
         each: Whether the function returns several results; see :func:`hinted_schema`.
     """
     if is_of_batches(function):

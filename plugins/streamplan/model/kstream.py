@@ -21,7 +21,7 @@ from streamplan.errors import did_you_mean
 from streamplan.judged import NO_FIELDS, Diagnostic, Mistaken, judged, mistakes_of
 from streamplan.judged_words import described, serde_meant, shown
 from streamplan.model.diagnostics import caller_location, legal_name, name_fault
-from streamplan.model.expressions import Expression, Text, paths_of, plain
+from streamplan.model.expressions import AGGREGATES, Expression, Text, paths_of, plain
 from streamplan.model.functions import (
     ON_ERROR,
     REJECT,
@@ -43,7 +43,6 @@ from streamplan.model.functions import (
     with_typed_records,
 )
 from streamplan.model.operations import (
-    AGGREGATE_FUNCTIONS,
     BUFFER,
     Aggregate,
     AggregateColumn,
@@ -285,7 +284,7 @@ class _Declared(Generic[K, V]):
             for name, *parts in paths_of(text):
                 if self._fields is not None and name not in (*self._fields, *RESERVED_FIELDS):
                     hint = _there_are(name, self._fields)
-                    if name in AGGREGATE_FUNCTIONS and not parts:
+                    if name in AGGREGATES and not parts:
                         hint = f"Write F.{name}(…) for the function"
                     hint = self._of_key(".".join([name, *parts]), hint, "F.")
                     self._graph.fault(f"{operation}: the value has no field {name!r}", hint)
@@ -2053,7 +2052,7 @@ class _Grouped(_Declared[K, V]):
                     for argument in parsed.arguments.split(","):
                         self._field(argument.strip(), f"{operation}, {column}")
             except ValueError as error:
-                if expression in AGGREGATE_FUNCTIONS and expression not in (self._fields or ()):
+                if expression in AGGREGATES and expression not in (self._fields or ()):
                     continue  # a function that is not called, of which the field was told
                 self._graph.fault(f"{operation}, {column}: {error}", "Fold with those; compute on with map_values")
         return tuple(columns)
@@ -2291,7 +2290,7 @@ class KGroupedStream(_Grouped[K, V]):
 
         Args:
             value: The fields of the result: name to one call of a function in
-                :data:`streamplan.model.operations.AGGREGATE_FUNCTIONS`. Or an initializer: a function without arguments
+                :data:`streamplan.model.expressions.AGGREGATES`. Or an initializer: a function without arguments
                 that returns the aggregate of a key of which there is none (``Initializer``).
             aggregator: With an initializer a function that is given the key, the value of a record, and the aggregate
                 so far, and returns the new aggregate (``Aggregator``). Records come in the order of their stream task.

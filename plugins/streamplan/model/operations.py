@@ -22,9 +22,6 @@ from streamplan.serdes.serde import Serde
 Columns: TypeAlias = tuple[tuple[str, str], ...]
 """Field name and expression, in the order of declaration."""
 
-AGGREGATE_FUNCTIONS = AGGREGATES
-"""The aggregate functions that can be continued from what a changelog has of their result."""
-
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 
 
@@ -398,7 +395,7 @@ class Count:
 
 @dataclass(frozen=True)
 class AggregateColumn:
-    """One aggregate: ``function`` of :data:`AGGREGATE_FUNCTIONS`, ``arguments`` the text between its parentheses."""
+    """One aggregate: ``function`` of :data:`AGGREGATES`, ``arguments`` the text between its parentheses."""
 
     name: str
     function: str
@@ -409,12 +406,12 @@ class AggregateColumn:
         """Read an expression such as ``sum(amount)``.
 
         Raises:
-            ValueError: The expression is not one call of a function in :data:`AGGREGATE_FUNCTIONS`.
+            ValueError: The expression is not one call of a function in :data:`AGGREGATES`.
         """
         call = _CALL.fullmatch(expression)
         function = call[1].lower() if call else ""
-        if call is None or function not in AGGREGATE_FUNCTIONS or not _closes_last(call[2]):
-            raise ValueError(f"{expression!r} is not one call of {', '.join(AGGREGATE_FUNCTIONS)}")
+        if call is None or function not in AGGREGATES or not _closes_last(call[2]):
+            raise ValueError(f"{expression!r} is not one call of {', '.join(AGGREGATES)}")
         return cls(name, function, call[2].strip())
 
 

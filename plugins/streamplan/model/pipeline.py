@@ -137,7 +137,6 @@ class TestData:
         """Return the ``n`` of a record of ``topic``; None for a record that this test data does not make.
 
         Args:
-            topic: The topic.
             key: The key of the record.
             value: Its value.
             serdes: As for :meth:`written`.

@@ -466,7 +466,6 @@ class SessionStore(Generic[K, V]):
         They are in the order of their ends.
 
         Args:
-            key: The key.
             earliest_end: They end then or later.
             latest_start: They begin then or before.
         """

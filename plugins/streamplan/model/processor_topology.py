@@ -312,22 +312,25 @@ class Subtopology:
     def key_type_in_topic(self, sink: Sink) -> str:
         """The name of the serde of the keys that a sink writes: behind windows each key has its window."""
         key_type = self.key_serde_of(sink.name).key_type
-        kind = self._windowed_serde_of(sink)
+        kind = self._windowed_serdes[sink.name]
         return key_type if kind is None else f"{kind.__name__}({key_type})"
 
-    def _windowed_serde_of(self, node: Node) -> type[Windowed] | None:
-        """The serde that adds the window of an aggregate to the keys of a node's records; None without a window."""
-        if isinstance(node, Processor):
-            match node.operation:
-                case Count(window=SessionWindows()) | Aggregate(window=SessionWindows()):
-                    return SessionWindowed
-                case Count(window=window) | Aggregate(window=window) if window is not None:
-                    return TimeWindowed
-                case operation if isinstance(operation, SETS_KEY):
-                    return None
-        nodes = {each.name: each for each in self.nodes}
-        before = (self._windowed_serde_of(nodes[name]) for name in self.predecessors[node.name])
-        return next((kind for kind in before if kind is not None), None)
+    @cached_property
+    def _windowed_serdes(self) -> Mapping[str, type[Windowed] | None]:
+        """By the name of a node the serde that adds the window of an aggregate to its keys; None without a window."""
+        found: dict[str, type[Windowed] | None] = {}
+        for node in self.nodes:  # In the order in which records pass them.
+            before = (found[name] for name in self.predecessors[node.name])
+            found[node.name] = next((kind for kind in before if kind is not None), None)
+            if isinstance(node, Processor):
+                match node.operation:
+                    case Count(window=SessionWindows()) | Aggregate(window=SessionWindows()):
+                        found[node.name] = SessionWindowed
+                    case Count(window=window) | Aggregate(window=window) if window is not None:
+                        found[node.name] = TimeWindowed
+                    case operation if isinstance(operation, SETS_KEY):
+                        found[node.name] = None
+        return found
 
     def of_library_before(self, node: Node) -> tuple[str, ...]:
         """The names of the nodes before a node, as the library has them: it has no node for the buffer of a join."""

@@ -225,7 +225,6 @@ class StreamsGraph:
 
         Args:
             operation: Writes the store. Several processors share a store that they declare alike.
-            processor: The processor.
         """
         known, node = self._state_stores.get(operation.store, (None, None))
         if node is None or known != operation:

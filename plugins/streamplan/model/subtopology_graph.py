@@ -49,7 +49,6 @@ def responders_of(subscriber: Subtopology, topology: Topology) -> list[Subtopolo
 
     Args:
         subscriber: Sends the subscriptions. It need not send any.
-        topology: The topology.
     """
     found = []
     for node in subscriber.processors_with(SubscriptionSend):

@@ -17,6 +17,7 @@ from streamplan.model.windows import (
 from streamplan.serdes.primitive import KEY_SERDES, String, key_serde_of_type
 from streamplan.serdes.serde import Undecodable
 from streamplan.serdes.subscriptions import parse_combined_key
+from streamplan.serdes.windowed import KeyInWindow, Windowed, moment_text
 
 
 class TopicRole(StrEnum):
@@ -161,22 +162,40 @@ class TopicSpec:
                 return text
             return repr(text) if quoted else repr(text)[1:-1]
 
-        raw, text = self.application_key(key), shown(self.application_key_text(key), self.key_type)
+        text = shown(self.application_key_text(key), self.key_type)
         if self.primary_key_type is not None:
             primary = _text_of_key(parse_combined_key(key)[1], self.primary_key_type)
             return f"{text} of {shown(primary, self.primary_key_type)}"
-        session = parse_stored_session(key) if self.window_bytes == STORED_SESSION_BYTES else None
-        if session is not None:
-            text += f" of the session from {session.start_ms} to {session.end_ms}"
-        elif self.window_bytes and len(key) > self.window_bytes:
-            start = window_start_ms(key[: len(raw) + WINDOW_START_BYTES])
-            text += f" of the window at {start}"
+        text = str(self._in_window(text, key) or text)
         if self.number_bytes and len(key) >= self.prefix_bytes:
-            text += f" of {window_start_ms(key[: self.prefix_bytes])}"
+            text += f" of {moment_text(window_start_ms(key[: self.prefix_bytes]))}"
         elif self.prefix_bytes and len(key) >= self.prefix_bytes:
             side = "this side" if key[WINDOW_START_BYTES] else "the other side"
-            text += f" of {side} at {window_start_ms(key[:WINDOW_START_BYTES])}"
+            text += f" of {side} at {moment_text(window_start_ms(key[:WINDOW_START_BYTES]))}"
         return text
+
+    def key_in_window(self, key: bytes) -> KeyInWindow | None:
+        """A key of this topic, as people read it, with its window; None where it has none.
+
+        Args:
+            key: As it is in Kafka.
+        """
+        serde = key_serde_of_type(self.key_type)
+        if isinstance(serde, Windowed):
+            try:
+                return serde.in_window(serde.read_key(key))
+            except Undecodable:
+                return None
+        return self._in_window(self.application_key_text(key), key)
+
+    def _in_window(self, text: str, key: bytes) -> KeyInWindow | None:
+        session = parse_stored_session(key) if self.window_bytes == STORED_SESSION_BYTES else None
+        if session is not None:
+            return KeyInWindow.of(text, session.start_ms, session.end_ms)
+        if self.window_bytes and len(key) > self.window_bytes:
+            end = len(self.application_key(key)) + WINDOW_START_BYTES
+            return KeyInWindow.of(text, window_start_ms(key[:end]))
+        return None
 
 
 def _text_of_key(raw: bytes, key_type: str) -> str:

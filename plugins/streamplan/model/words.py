@@ -183,8 +183,40 @@ WINDOWS: Mapping[str, str] = {
     "JoinWindows": "JoinWindows('5 minutes', before='1 minute', after='5 minutes', grace='10 seconds')",
     "OnWindowClose": "OnWindowClose()",
     "UntilWindowCloses": "UntilWindowCloses()",
+    "UntilTimeLimit": "UntilTimeLimit('5 minutes', max_records=10_000)",
+    "Versioned": "Versioned('prices', history='1 hour')",
 }
-"""How windows are written, of which the JVM's DSL has builders: ``ofSizeWithNoGrace``, ``advanceBy``."""
+"""How windows are written, of which the JVM's DSL has builders."""
+
+_JOIN_SIDES = "with before= or after= where the two differ"
+
+_BUILDERS: Mapping[str, Mapping[str, str]] = {
+    "TimeWindows": {
+        "ofsizewithnograce": "TimeWindows('5 minutes', grace='0 seconds')",
+        "ofsizeandgrace": "TimeWindows('5 minutes', grace='1 minute')",
+        "of": "TimeWindows('5 minutes'), which has the same grace: a day",
+        "advanceby": "TimeWindows('5 minutes', advance='1 minute')",
+    },
+    "SlidingWindows": {
+        "oftimedifferencewithnograce": "SlidingWindows('5 minutes', grace='0 seconds')",
+        "oftimedifferenceandgrace": "SlidingWindows('5 minutes', grace='1 minute')",
+        "withtimedifferenceandgrace": "SlidingWindows('5 minutes', grace='1 minute')",
+    },
+    "SessionWindows": {
+        "ofinactivitygapwithnograce": "SessionWindows('5 minutes', grace='0 seconds')",
+        "ofinactivitygapandgrace": "SessionWindows('5 minutes', grace='1 minute')",
+        "with": "SessionWindows('5 minutes'), which has the same grace: a day",
+    },
+    "JoinWindows": {
+        "oftimedifferencewithnograce": f"JoinWindows('5 minutes', grace='0 seconds'), {_JOIN_SIDES}",
+        "oftimedifferenceandgrace": f"JoinWindows('5 minutes', grace='1 minute'), {_JOIN_SIDES}",
+        "of": f"JoinWindows('5 minutes'), which has the same grace: a day, {_JOIN_SIDES}",
+    },
+}
+"""By class the builders of the JVM's DSL, without the case of letters and underscores, and what to write."""
+
+_WINDOW_FIELDS = {"advance": "TimeWindows", "after": "JoinWindows", "before": "JoinWindows", "grace": "TimeWindows"}
+"""Builders of the JVM's DSL that are arguments here, and a class that has them."""
 
 _ONLY_JOINED = "a global table is only joined: stream.join(table, key='…')"
 
@@ -367,7 +399,7 @@ class NoBuilder(type):
         def __getattr__(cls, name: str) -> Any:
             if name.startswith("_"):
                 raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
-            written = f"Write {WINDOWS[cls.__name__]}" if cls.__name__ in WINDOWS else ""
+            written = f"Write {_windows_meant(cls, name)}"
             raise NoSuchOperation(f"type object {cls.__name__!r} has no attribute {name!r}. {written}", name=name)
 
 
@@ -380,8 +412,25 @@ def no_builder(windows: Any, name: str) -> NoReturn:
     cls = type(windows)
     if name.startswith("_") or hasattr(cls, name):
         object.__getattribute__(windows, name)  # raises what it raised before
-    written = f"Write all of it at once: {WINDOWS.get(cls.__name__, cls.__name__)}"
+    written = f"Write all of it at once: {_windows_meant(cls, name)}"
     raise NoSuchOperation(f"{cls.__name__!r} object has no attribute {name!r}. {written}", name=name)
+
+
+def _windows_meant(cls: type, builder: str) -> str:
+    builders = _BUILDERS.get(cls.__name__, {})
+    return builders.get(builder.replace("_", "").lower()) or WINDOWS.get(cls.__name__, cls.__name__)
+
+
+def window_field_called(source: str) -> str:
+    """Return what to write where the source of a line calls a field of windows; empty where it calls none.
+
+    A field of windows is a text, or None, and Python tells no more than that neither can be called.
+    """
+    called = re.search(rf"\.({'|'.join(_WINDOW_FIELDS)})\s*\(", source)
+    if called is None:
+        return ""
+    named = [name for name in WINDOWS if re.search(rf"\b{name}\b", source)]
+    return f"{called[1]} is an argument: {WINDOWS[named[0] if named else _WINDOW_FIELDS[called[1]]]}."
 
 
 def operations_of(cls: type) -> list[str]:

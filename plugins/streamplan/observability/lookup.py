@@ -22,7 +22,7 @@ from streamplan.serdes.primitive import KeySerde, key_serde_of_type
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.subscriptions import Response, Subscription, combined_key, sent_in
 from streamplan.serdes.value_text import text_of_value
-from streamplan.serdes.windowed import SessionWindowed, TimeWindowed
+from streamplan.serdes.windowed import KeyInWindow, SessionWindowed, TimeWindowed
 
 SEARCHED_RECORDS = 10_000
 """At most this many records of a partition are searched for a text."""
@@ -45,6 +45,7 @@ class StoredValue:
         offset: The offset of the record.
         at: The timestamp of the record, ISO 8601: the time of the update, as Kafka Streams has it.
         label: The declared label of the key, such as ``Jackets``; empty where it has none.
+        window: The parts of a key with a window; None for other keys.
     """
 
     changelog: str
@@ -54,6 +55,7 @@ class StoredValue:
     offset: int
     at: str
     label: str = ""
+    window: KeyInWindow | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class TopicRecord:
         value: The value as text.
         headers: Names and values, as text.
         label: The declared label of the key, such as ``Jackets``; empty where it has none.
+        window: The parts of a key with a window; None for other keys.
     """
 
     partition: int
@@ -106,6 +109,7 @@ class TopicRecord:
     value: str | None
     headers: list[tuple[str, str | None]]
     label: str = ""
+    window: KeyInWindow | None = None
 
 
 def read_records(
@@ -221,6 +225,7 @@ def _find_key(application: Application, cluster: Cluster, key: str) -> list[Stor
                 record.offset,
                 time_text(record.timestamp),
                 application.key_label(spec.name, spec.application_key(stored)),
+                spec.key_in_window(stored),
             )
             for (stored, partition), record in sorted(last.items())
         ]
@@ -319,7 +324,8 @@ def _shown(application: Application, spec: TopicSpec, record: Record, texts: _Te
     headers = list(_texts(record.headers))
     value = texts.of_topic(spec.name, record.value)
     label = "" if record.key is None else application.key_label(spec.name, spec.application_key(record.key))
-    return TopicRecord(record.partition, record.offset, time_text(record.timestamp), key, value, headers, label)
+    window = None if record.key is None else spec.key_in_window(record.key)
+    return TopicRecord(record.partition, record.offset, time_text(record.timestamp), key, value, headers, label, window)
 
 
 def _contains(record: TopicRecord, text: str) -> bool:

@@ -359,7 +359,6 @@ def told(
 
     Args:
         status: The HTTP status.
-        error: The error.
         headers: Further headers.
         further: What stands beside the text of the error.
     """

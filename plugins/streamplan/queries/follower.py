@@ -115,7 +115,6 @@ class Follower:
     """Follows the changelogs with two threads: one reads, and one asks whether the topics are the same.
 
     Args:
-        brokers: The brokers.
         cluster: The same brokers, to ask them.
         view: The stores.
         report: Is told how far long changelogs were read at the start.

@@ -197,7 +197,6 @@ def view_of(
     """Return the stores of a pipeline, without content.
 
     Args:
-        pipeline: The pipeline.
         cluster: Has the changelogs.
         partitions: The partitions that are read; None for all.
         stores: The stores that are read; None for all.

@@ -294,7 +294,6 @@ class StateView:
 
         Args:
             topic: The changelog.
-            partition: The partition.
             position: Everything before it was read. Markers of transactions and aborted records may stand there.
             end: The end of the partition.
         """

@@ -186,7 +186,6 @@ def forms_of(pipeline: Pipeline, partitions: Mapping[str, int]) -> dict[str, Sto
     """Return the stores of a pipeline that can be asked, by name.
 
     Args:
-        pipeline: The pipeline.
         partitions: The number of partitions of each changelog. A store whose changelog is not there is left out.
     """
     return {
@@ -251,7 +250,6 @@ def calendar_end_ms(windows: CalendarWindows, start_ms: int) -> int:
     forward leaves times out, and the window ends behind them (``java.time.ZonedDateTime.of``).
 
     Args:
-        windows: The windows.
         start_ms: The start of a window, in ms since the epoch.
     """
     zone, offset = ZoneInfo(windows.time_zone), timedelta(milliseconds=windows.offset_ms)

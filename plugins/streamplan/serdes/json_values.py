@@ -101,9 +101,7 @@ def _reader(field_type: FieldType, has_non_finite: bool) -> Reader:
         case Scalar(name="boolean"):
             return _scalar(field_type, (bool,), lambda value: value)
         case Scalar(name="timestamp"):
-            return _scalar(
-                field_type, (str, int), moment_of_json, lambda value: _MOMENT_FORM if type(value) is str else ""
-            )
+            return _scalar(field_type, (str, int), moment_of_json, _form_of_moments)
         case Scalar(name="date"):
             return _scalar(field_type, (str,), day_of_text)
         case DecimalType(precision=precision, scale=scale):
@@ -123,6 +121,7 @@ def _reader(field_type: FieldType, has_non_finite: bool) -> Reader:
 
 
 def _form_of_moments(value: Any) -> str:
+    """What a text lacks that is no moment. A number is one, or says by itself why not."""
     return _MOMENT_FORM if type(value) is str else ""
 
 

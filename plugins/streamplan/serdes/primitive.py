@@ -261,7 +261,10 @@ class _Number(Primitive[K]):
 
     def key_of_text(self, text: str) -> int | float:
         """The number that people write so; see :meth:`Primitive.key_of_text`."""
-        return int(text)
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f"{text!r:.60} is not a whole number") from None
 
     @property
     def _some_value(self) -> bytes:
@@ -313,7 +316,10 @@ class Double(_Number[float]):
 
     def key_of_text(self, text: str) -> float:
         """The number that people write so; see :meth:`Primitive.key_of_text`."""
-        return float(text)
+        try:
+            return float(text)
+        except ValueError:
+            raise ValueError(f"{text!r:.60} is not a number") from None
 
 
 @judged_constructor
@@ -377,7 +383,10 @@ class Bytes(Primitive[bytes]):
 
     def key_of_text(self, text: str) -> bytes:
         """The bytes of hexadecimal digits; see :meth:`Primitive.key_of_text`."""
-        return bytes.fromhex(text)
+        try:
+            return bytes.fromhex(text)
+        except ValueError:
+            raise ValueError(f"{text!r:.60} is not in hexadecimal digits, two for each byte") from None
 
     def _value(self, data: bytes) -> bytes:
         return data

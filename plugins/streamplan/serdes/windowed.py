@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, ClassVar, Protocol
 
 from streamplan.judged import judged_constructor
 from streamplan.judged_words import completed
 from streamplan.serdes.json_keys import KeyFields
+from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.serde import Undecodable
 
 
@@ -36,8 +37,30 @@ class PlainKeySerde(Protocol):
         """The key that people write so."""
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER_BYTES = 8
+
+
+@dataclass(frozen=True)
+class KeyInWindow:
+    """A key with its window, as people read it. ``str()`` is the text that commands and tests show, and commands take.
+
+    Attributes:
+        key: The key alone.
+        start: When the window begins, ISO 8601 in UTC; ms since the epoch where Python has no such year.
+        end: The time of the last record of a session, in the same form; None for other windows.
+    """
+
+    key: str
+    start: str
+    end: str | None = None
+
+    @classmethod
+    def of(cls, key: str, start_ms: int, end_ms: int | None = None) -> KeyInWindow:
+        """Return a key with a window whose times are in ms since the epoch."""
+        return cls(key, moment_text(start_ms), None if end_ms is None else moment_text(end_ms))
+
+    def __str__(self) -> str:
+        return f"{self.key} at {self.start}" + ("" if self.end is None else f"/{self.end}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,10 +143,13 @@ class Windowed:
         window = b"".join(bound.to_bytes(_NUMBER_BYTES, "big", signed=True) for bound in bounds)
         return self.key.write_key(key["key"]) + window
 
+    def in_window(self, key: Any) -> KeyInWindow:
+        """A key that was read, as people read it."""
+        return KeyInWindow.of(self.key.key_text(key["key"]), *(key[name] for name in self.fields[1:]))
+
     def key_text(self, key: Any) -> str:
-        """A key that was read, as people read and write it: the key, and the times of its window in UTC."""
-        times = (moment_text(key[name]) for name in self.fields[1:])
-        return " ".join([self.key.key_text(key["key"]), "at", "/".join(times)])
+        """A key that was read, as people read and write it: the text of :class:`KeyInWindow`."""
+        return str(self.in_window(key))
 
     def key_of_text(self, text: str) -> Any:
         """The key that people write so. Raises ValueError where the text is no such key."""
@@ -173,7 +199,7 @@ class SessionWindowed(Windowed):
 def moment_text(at_ms: int) -> str:
     """Return a time of a window in ms since the epoch as people read and write it: ISO 8601 in UTC."""
     try:
-        moment = _EPOCH + timedelta(milliseconds=at_ms)
+        moment = as_datetime(at_ms)
     except OverflowError:
         return str(at_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z").replace(".000Z", "Z")
@@ -185,4 +211,4 @@ def _ms_of(text: str) -> int:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it as in 2026-01-01T12:00:00Z")
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return as_milliseconds(moment)

@@ -24,7 +24,6 @@ class DistributedCluster(KafkaCluster):
 
         Args:
             spark: Its executors need our package and reach the brokers.
-            brokers: The brokers.
         """
         super().__init__(brokers)
         self._context = spark.sparkContext

@@ -59,7 +59,6 @@ class Progress:
 
         Args:
             subtopologies: Ids of the sub-topologies that the query does. The last one has its state.
-            query: The query.
         """
         progress = query.lastProgress
         # Without records Spark reports that it has looked, with the number of the micro-batch that will be next.

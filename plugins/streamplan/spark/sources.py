@@ -40,7 +40,6 @@ def read_stream(
 
     Args:
         spark: The session of the query.
-        brokers: The brokers.
         topic: The name in Kafka.
         partitions: How many partitions the session's streams read at a time, all together.
         max_offsets: The most offsets of one micro-batch; None takes all that there are.
@@ -103,7 +102,6 @@ def read_batch(
 
     Args:
         spark: Any session.
-        brokers: The brokers.
         topic: The name in Kafka.
         ends: For each partition the offset past the last record that is read.
         starts: For each partition the first offset that is read; None begins at the first offset there is.

@@ -141,7 +141,6 @@ def stages_of(subtopology: Subtopology, topology: Topology) -> list[Subtopology]
 
     Args:
         subtopology: One of the sub-topologies.
-        topology: The topology.
     """
     stages: list[Subtopology] = []
     numbered = {each.id: each for each in topology.subtopologies}

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streamplan.kafka_types import Headers
 from streamplan.serdes.json_keys import KeyFields
+from streamplan.serdes.moments import as_milliseconds
+from streamplan.serdes.windowed import KeyInWindow
 
 PlainKey: TypeAlias = str | int | float | bytes | KeyFields
 
@@ -110,14 +112,15 @@ def text_of(data: bytes | None) -> str | bytes | None:
 
 
 def _line(timestamp: datetime | None, key: Key, value: Any, headers: Headers) -> str:
-    shown_key = _shown(key.key if isinstance(key, WindowedKey | SessionKey) else key)
-    if isinstance(key, WindowedKey | SessionKey):
-        shown_key += f"@{_time(key.start)}"
-    if isinstance(key, SessionKey):
-        shown_key += f"/{_time(key.end)}"
-    parts = ["no time" if timestamp is None else _time(timestamp), shown_key, _shown(value)]
+    parts = ["no time" if timestamp is None else _time(timestamp), _shown_key(key), _shown(value)]
     parts += [f"{name}={_shown(text_of(content))}" for name, content in headers]
     return "  ".join(parts)
+
+
+def _shown_key(key: Key) -> str:
+    if not isinstance(key, WindowedKey | SessionKey):
+        return _shown(key)
+    return str(KeyInWindow.of(_shown(key.key), *map(as_milliseconds, key[1:])))
 
 
 def _shown(value: Any) -> str:

@@ -193,7 +193,6 @@ class WrittenTopics:
         Args:
             store: The name of the store.
             key: Its key, with its window.
-            value: The value.
             frame: What is known of the records of its changelog.
 
         Returns:

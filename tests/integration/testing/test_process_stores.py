@@ -30,7 +30,7 @@ from streamplan.serdes.primitive import Long, String
 from streamplan.testing import SessionKey, TestRecord, TopologyTestDriver, WindowedKey
 
 from tests.support.kafka_streams import STREAMS, strings
-from tests.support.processor_driver import ProcessorDriver, supplier
+from tests.support.processor_driver import ProcessorDriver, add_stores, supplier
 from tests.support.streams_library import Callback, Library, raw
 
 APPLICATION = "words"
@@ -39,6 +39,7 @@ RETENTION, SIZE = timedelta(minutes=3), timedelta(minutes=1)
 RULES, COUNTS = KeyValueStore(String(), Long()), KeyValueStore(String(), Json("n bigint, last string"))
 VISITS = SessionStore(String(), Long(), retention=RETENTION)
 RECENT = WindowStore(Long(), Long(), retention=RETENTION, size=SIZE)
+STORES: dict[str, Any] = {"rules": RULES, "counts": COUNTS, "recent": RECENT, "visits": VISITS}
 
 
 class Lines(Processor):
@@ -107,8 +108,7 @@ def ours() -> Pipeline:
     rules = topology.stream("rules", value=Json("n bigint"))
     rules.process(Rules, stores={"rules": RULES})
     lines = topology.stream("lines", value=Json("line string"))
-    stores = {"rules": RULES, "counts": COUNTS, "recent": RECENT, "visits": VISITS}
-    lines.process(Lines, stores=stores, schema="text string").to("found")
+    lines.process(Lines, stores=STORES, schema="text string").to("found")
     return Pipeline(APPLICATION, topology, "Words.", {"lines": 1, "rules": 1, "found": 1})
 
 
@@ -222,22 +222,12 @@ def number(data: Any) -> int:
 
 def theirs(jvm: Any) -> ProcessorDriver:
     library = Library(jvm, APPLICATION)
-    builder, stores, millis = (
-        library.builder,
-        jvm.org.apache.kafka.streams.state.Stores,
-        jvm.java.time.Duration.ofMillis,
-    )
-    serdes = (library.bytes, library.bytes)
-    for name in ("rules", "counts"):
-        builder.addStateStore(stores.keyValueStoreBuilder(stores.persistentKeyValueStore(name), *serdes))
-    retention, size = (millis(each // timedelta(milliseconds=1)) for each in (RETENTION, SIZE))
-    windows = stores.persistentWindowStore("recent", retention, size, False)
-    builder.addStateStore(stores.windowStoreBuilder(windows, *serdes))
-    builder.addStateStore(stores.sessionStoreBuilder(stores.persistentSessionStore("visits", retention), *serdes))
+    add_stores(library, STORES)
+    builder, serdes = library.builder, (library.bytes, library.bytes)
     consumed = library.option("Consumed", "with", *serdes)
     builder.stream("rules", consumed).process(supplier(LibraryRules), strings(jvm, ["rules"]))
     lines = builder.stream("lines", consumed)
-    found = lines.process(supplier(lambda: LibraryLines(jvm)), strings(jvm, ["rules", "counts", "recent", "visits"]))
+    found = lines.process(supplier(lambda: LibraryLines(jvm)), strings(jvm, [*STORES]))
     found.to("found", library.option("Produced", "with", *serdes))
     return ProcessorDriver(library, APPLICATION, BEGIN)
 

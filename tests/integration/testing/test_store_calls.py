@@ -32,7 +32,7 @@ from streamplan.serdes.primitive import Long, String
 from streamplan.testing import TopologyTestDriver, WindowedKey
 
 from tests.support.kafka_streams import strings
-from tests.support.processor_driver import ProcessorDriver, supplier
+from tests.support.processor_driver import ProcessorDriver, add_stores, supplier
 from tests.support.streams_library import Library
 
 APPLICATION = "calls"
@@ -168,24 +168,9 @@ class LibraryCalls:
 
 def theirs(jvm: Any) -> ProcessorDriver:
     library = Library(jvm, APPLICATION)
-    builder, stores, millis = (
-        library.builder,
-        jvm.org.apache.kafka.streams.state.Stores,
-        jvm.java.time.Duration.ofMillis,
-    )
-    retention, size = (millis(each // timedelta(milliseconds=1)) for each in (RETENTION, SIZE))
+    add_stores(library, STORES)
     serdes = (library.bytes, library.bytes)
-    for made in (
-        stores.keyValueStoreBuilder(stores.persistentKeyValueStore("plain"), *serdes),
-        stores.timestampedKeyValueStoreBuilder(stores.persistentTimestampedKeyValueStore("timed"), *serdes),
-        stores.windowStoreBuilder(stores.persistentWindowStore("windows", retention, size, False), *serdes),
-        stores.timestampedWindowStoreBuilder(
-            stores.persistentTimestampedWindowStore("timed-windows", retention, size, False), *serdes
-        ),
-        stores.sessionStoreBuilder(stores.persistentSessionStore("sessions", retention), *serdes),
-    ):
-        builder.addStateStore(made)
-    calls = builder.stream("calls", library.option("Consumed", "with", *serdes))
+    calls = library.builder.stream("calls", library.option("Consumed", "with", *serdes))
     answers = calls.process(supplier(lambda: LibraryCalls(jvm)), strings(jvm, [*STORES]))
     answers.to("answers", library.option("Produced", "with", *serdes))
     return ProcessorDriver(library, APPLICATION, BEGIN)

@@ -222,7 +222,7 @@ def test_a_check_that_waits_holds_no_other_up_and_says_what_it_waits_for(
         ([], "expected either PIPELINE or --application-id ID"),
         (["orders", "--application-id", "x"], "expected either PIPELINE or --application-id ID"),
         (["orders", "--topology", "f", "--source", "t"], "leave out --source, --topology. A declared pipeline"),
-        (["--application-id", "x", "--store", "s"], "belong to --count"),
+        (["--application-id", "x", "--store", "s"], "--store: expected together with --count"),
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The keys of stores as `streamplan demo` prints them, and tables in a terminal and in a pipe."""
+"""Tables in a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -15,59 +15,11 @@ from streamplan.checks import CHECKS
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.cli import main
 from streamplan.cli.output import folded, print_columns, table_console
-from streamplan.cli.tables import read_key, readable_key, seconds_ago
+from streamplan.cli.tables import seconds_ago
 from streamplan.cli.top import fitted, screen
 from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch, MicroBatchMeasures
-from streamplan.model.topics import TopicRole, TopicSpec
-from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
+from streamplan.model.topics import TopicRole
 from streamplan.observability.snapshot import InputSnapshot, Snapshot, TaskSnapshot, TopicSnapshot
-
-AT = 1_767_268_800_000  # 2026-01-01T12:00:00Z
-MINUTE_LATER = AT + 60_000
-
-
-def changelog(window_bytes: int = 0, key_type: str = "string") -> TopicSpec:
-    return TopicSpec("counted-changelog", TopicRole.CHANGELOG, 1, {}, window_bytes, key_type)
-
-
-@pytest.mark.parametrize(
-    ("spec", "key", "text"),
-    [
-        (changelog(), b"ann", "ann"),
-        (changelog(key_type="long"), (-7).to_bytes(8, "big", signed=True), "-7"),
-        (changelog(STORED_WINDOW_BYTES), b"ann" + AT.to_bytes(8, "big") + bytes(4), "ann at 2026-01-01T12:00:00Z"),
-        (
-            changelog(STORED_WINDOW_BYTES, "int"),
-            (7).to_bytes(4, "big") + AT.to_bytes(8, "big") + bytes(4),
-            "7 at 2026-01-01T12:00:00Z",
-        ),
-        (
-            changelog(STORED_SESSION_BYTES),
-            b"ann" + MINUTE_LATER.to_bytes(8, "big") + AT.to_bytes(8, "big"),
-            "ann at 2026-01-01T12:00:00Z/2026-01-01T12:01:00Z",
-        ),
-    ],
-)
-def test_a_key_is_shown_with_its_window_or_session(spec: TopicSpec, key: bytes, text: str) -> None:
-    assert read_key(key, spec) == text
-
-
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("ann", "ann"),
-        (f"ann of the window at {AT}", "ann at 2026-01-01T12:00:00Z"),
-        (
-            f"ann of the session from {AT} to {MINUTE_LATER}",
-            "ann at 2026-01-01T12:00:00Z/2026-01-01T12:01:00Z",
-        ),
-        (f"call at {AT}", f"call at {AT}"),
-        ("ann of the window at 9223372036854775807", "ann at 9223372036854775807"),
-    ],
-)
-def test_a_windowed_key_of_a_snapshot_is_shown_as_people_write_it(key: str, text: str) -> None:
-    assert readable_key(key) == text
-
 
 LONG = "a-topic-of-another-team-with-a-name-that-is-much-longer-than-a-column-of-eighty-could-ever-be"
 

@@ -436,10 +436,25 @@ grouped.windowed_by(TimeWindows("1 minute")).emit_strategy("on close")
 → 1: emit_strategy: 'on close' is no emit strategy. Write emit_strategy(OnWindowClose()), or nothing: every update is passed then
 
 grouped.windowed_by(TimeWindows.ofSizeWithNoGrace(timedelta(minutes=5)))
-→ 1: type object 'TimeWindows' has no attribute 'ofSizeWithNoGrace'. Write TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')
+→ 1: type object 'TimeWindows' has no attribute 'ofSizeWithNoGrace'. Write TimeWindows('5 minutes', grace='0 seconds')
+
+grouped.windowed_by(TimeWindows.of_size_and_grace("5 minutes", "1 minute"))
+→ 1: type object 'TimeWindows' has no attribute 'of_size_and_grace'. Write TimeWindows('5 minutes', grace='1 minute')
+
+grouped.windowed_by(TimeWindows.of("5 minutes"))
+→ 1: type object 'TimeWindows' has no attribute 'of'. Write TimeWindows('5 minutes'), which has the same grace: a day
+
+grouped.windowed_by(SessionWindows.ofInactivityGapAndGrace("5 minutes", "1 minute"))
+→ 1: type object 'SessionWindows' has no attribute 'ofInactivityGapAndGrace'. Write SessionWindows('5 minutes', grace='1 minute')
+
+orders.join(payments, within=JoinWindows.ofTimeDifferenceWithNoGrace("5 minutes"))
+→ 1: type object 'JoinWindows' has no attribute 'ofTimeDifferenceWithNoGrace'. Write JoinWindows('5 minutes', grace='0 seconds'), with before= or after= where the two differ
+
+customers.suppress(UntilTimeLimit.of("5 minutes"))
+→ 1: type object 'UntilTimeLimit' has no attribute 'of'. Write UntilTimeLimit('5 minutes', max_records=10_000)
 
 grouped.windowed_by(TimeWindows("5 minutes").advanceBy("1 minute"))
-→ 1: 'TimeWindows' object has no attribute 'advanceBy'. Write all of it at once: TimeWindows('5 minutes', advance='1 minute', grace='10 seconds')
+→ 1: 'TimeWindows' object has no attribute 'advanceBy'. Write all of it at once: TimeWindows('5 minutes', advance='1 minute')
 
 grouped.windowed_by(TimeWindows("5 minuts"))
 → 1: windowed_by: size: '5 minuts' is not a duration; write '5 minutes'. For example TimeWindows('1 minute')
@@ -484,7 +499,7 @@ grouped.windowed_by(SlidingWindows("5 minutes")).reduce(lambda old, new: new)
 → 1: windowed_by: Python functions do not aggregate sliding windows. Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows
 
 grouped.windowed_by(SlidingWindows.ofTimeDifferenceWithNoGrace(timedelta(minutes=5)))
-→ 1: type object 'SlidingWindows' has no attribute 'ofTimeDifferenceWithNoGrace'. Write SlidingWindows('5 minutes', grace='1 minute')
+→ 1: type object 'SlidingWindows' has no attribute 'ofTimeDifferenceWithNoGrace'. Write SlidingWindows('5 minutes', grace='0 seconds')
 
 grouped.windowed_by(SessionWindows(gap="5 minutes"))
 → 1: SessionWindows: there is no argument 'gap'. Write inactivity_gap='5 minutes'

@@ -2,9 +2,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streamplan.model.topics import ObservedTopic, TopicRole, plan_topics, resolve_configs, resolve_min_insync_replicas
+import pytest
+from streamplan.model.topics import (
+    ObservedTopic,
+    TopicRole,
+    TopicSpec,
+    plan_topics,
+    resolve_configs,
+    resolve_min_insync_replicas,
+)
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
 from streamplan.pipelines.orders import PIPELINE
+from streamplan.serdes.windowed import KeyInWindow
 
 SPECS = PIPELINE.topics()
 AS_DECLARED = {
@@ -23,14 +32,57 @@ def test_topics_of_the_reference_example() -> None:
     ]
 
 
-def test_a_key_is_shown_with_its_window_or_its_session() -> None:
-    minute, noon = (60_000).to_bytes(8, "big"), (43_200_000).to_bytes(8, "big")
-    spec = replace(PIPELINE.topics()[0], window_bytes=STORED_WINDOW_BYTES)
-    assert spec.key_text(b"DE" + noon + bytes(4)) == "'DE' of the window at 43200000"
-    assert spec.key_text(b"DE" + noon + bytes(4), quoted=False) == "DE of the window at 43200000"
-    assert spec.key_text(b"\x1b[0m" + noon + bytes(4), quoted=False) == r"\x1b[0m of the window at 43200000"
-    spec = replace(spec, window_bytes=STORED_SESSION_BYTES)
-    assert spec.key_text(b"ann" + noon + minute) == "'ann' of the session from 60000 to 43200000"
+NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z
+AT_NOON, MINUTE_LATER = NOON.to_bytes(8, "big"), (NOON + 60_000).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize(
+    ("key_type", "window_bytes", "key", "text", "window"),
+    [
+        ("string", 0, b"ann", "ann", None),
+        ("long", 0, (-7).to_bytes(8, "big", signed=True), "-7", None),
+        (
+            *("string", STORED_WINDOW_BYTES, b"DE" + AT_NOON + bytes(4)),
+            *("DE at 2026-01-01T12:00:00Z", KeyInWindow("DE", "2026-01-01T12:00:00Z")),
+        ),
+        (
+            *("int", STORED_WINDOW_BYTES, (7).to_bytes(4, "big") + AT_NOON + bytes(4)),
+            *("7 at 2026-01-01T12:00:00Z", KeyInWindow("7", "2026-01-01T12:00:00Z")),
+        ),
+        (
+            *("string", STORED_SESSION_BYTES, b"ann" + MINUTE_LATER + AT_NOON),
+            "ann at 2026-01-01T12:00:00Z/2026-01-01T12:01:00Z",
+            KeyInWindow("ann", "2026-01-01T12:00:00Z", "2026-01-01T12:01:00Z"),
+        ),
+        (
+            *("TimeWindowed(string)", 0, b"DE" + AT_NOON),
+            *("DE at 2026-01-01T12:00:00Z", KeyInWindow("DE", "2026-01-01T12:00:00Z")),
+        ),
+        (
+            *("SessionWindowed(long)", 0, bytes(7) + b"\x07" + MINUTE_LATER + AT_NOON),
+            "7 at 2026-01-01T12:00:00Z/2026-01-01T12:01:00Z",
+            KeyInWindow("7", "2026-01-01T12:00:00Z", "2026-01-01T12:01:00Z"),
+        ),
+        ("TimeWindowed(string)", 0, b"DE", "'DE'", None),
+        (
+            *("string", STORED_WINDOW_BYTES, b"DE" + b"\x7f" + bytes(11)),
+            *(f"DE at {0x7F << 56}", KeyInWindow("DE", str(0x7F << 56))),
+        ),
+    ],
+)
+def test_a_key_is_shown_with_its_window_or_its_session(
+    key_type: str, window_bytes: int, key: bytes, text: str, window: KeyInWindow | None
+) -> None:
+    spec = TopicSpec("counted-changelog", TopicRole.CHANGELOG, 1, {}, window_bytes, key_type)
+    assert spec.key_text(key, quoted=False) == text
+    assert spec.key_in_window(key) == window
+
+
+def test_the_text_of_a_key_has_quotes_within_a_sentence_and_is_printable() -> None:
+    spec = TopicSpec("counted-changelog", TopicRole.CHANGELOG, 1, {}, STORED_WINDOW_BYTES)
+    assert spec.key_text(b"DE" + AT_NOON + bytes(4)) == "'DE' at 2026-01-01T12:00:00Z"
+    key = b"\x1b[0m" + AT_NOON + bytes(4)
+    assert spec.key_text(key, quoted=False) == r"\x1b[0m at 2026-01-01T12:00:00Z"
 
 
 def test_what_is_absent_is_created() -> None:

@@ -6,7 +6,6 @@ from datetime import UTC, date, datetime
 
 import pytest
 from streamplan.checks.framework.application import application_of
-from streamplan.cli.tables import readable_key
 from streamplan.errors import Refused, SchemaRegistryUnavailable
 from streamplan.model.dead_letters import LetterPlace, Redrive, mark_headers
 from streamplan.model.partitioner import partition_for_key
@@ -21,6 +20,7 @@ from streamplan.serdes.avro import Avro
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Bytes, Long
 from streamplan.serdes.schema_source import WrittenSchema
+from streamplan.serdes.windowed import KeyInWindow
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
@@ -251,7 +251,7 @@ def test_a_key_of_a_windowed_store_is_found_with_its_window_and_without(cluster:
         cluster.produce("windowed-visits-changelog", stored, n.to_bytes(8, "big"), partition=place)
 
     def found(key: str) -> list[tuple[str, str | None]]:
-        return [(readable_key(each.key), each.value) for each in find_key(application, cluster, key)]
+        return [(each.key, each.value) for each in find_key(application, cluster, key)]
 
     session = "7 at 2026-01-01T12:00:00Z/2026-01-01T12:01:00Z"
     windows = ["7 at 2026-01-01T12:00:00Z", "7 at 2026-01-01T12:01:00Z"]
@@ -272,5 +272,6 @@ def test_a_key_with_its_window_is_shown_in_the_topic_of_a_sink_as_people_write_i
         cluster.produce("totals", b"DE" + (1_767_268_800_000).to_bytes(8, "big"), b"{}")
     (record, _) = read_records(application, cluster, "totals", last=2)
     assert record.key == "DE at 2026-01-01T12:00:00Z"
+    assert record.window == KeyInWindow("DE", "2026-01-01T12:00:00Z")
     (partition,) = view_topic(application, cluster, "totals").partitions
     assert [each.key for each in partition.busiest] == ["DE at 2026-01-01T12:00:00Z"]

@@ -136,3 +136,16 @@ def test_the_serdes_of_keys_have_the_names_of_the_command_line() -> None:
         "uuid": "UUID",
         "bytes": "Bytes",
     }
+
+
+@pytest.mark.parametrize(
+    ("serde", "said"),
+    [
+        (Integer(), "'x' is not a whole number"),
+        (Double(), "'x' is not a number"),
+        (Bytes(), "'x' is not in hexadecimal digits, two for each byte"),
+    ],
+)
+def test_a_text_that_is_no_key_is_told_as_people_write_keys(serde: KeySerde, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        serde.key_of_text("x")

@@ -22,8 +22,8 @@ def test_records_as_text_have_a_line_each_with_fields_in_one_order() -> None:
     assert as_text(records) == (
         '2026-01-31T12:00:00.000Z  k  {"a": "é", "b": 1}\n'
         "2026-01-31T12:00:00.000Z  null  null  trace=1  none=null\n"
-        "2026-01-31T12:00:00.005Z  DE@2026-01-31T12:00:00.000Z  7\n"
-        "2026-01-31T12:04:00.000Z  ann@2026-01-31T12:00:00.000Z/2026-01-31T12:04:00.000Z  null\n"
+        "2026-01-31T12:00:00.005Z  DE at 2026-01-31T12:00:00Z  7\n"
+        "2026-01-31T12:04:00.000Z  ann at 2026-01-31T12:00:00Z/2026-01-31T12:04:00Z  null\n"
         "2026-01-31T12:00:00.000Z  b'\\xff'  {}\n"
     )
 

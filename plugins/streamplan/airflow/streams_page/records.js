@@ -37,7 +37,7 @@ export function value(text, ifNone = "null") {
 // A key with its label, and with the moments of its window in the chosen time zone.
 export function keyText(key, label) {
   if (key === null || key === undefined) return value(key);
-  const text = key.replace(/\b(at|from|to) (\d{10,})\b/g, (_, word, ms) => `${word} ${time(Number(ms))}`);
+  const text = key.replace(/ (at|of) (\d{4}-\d\d-\d\dT\S+Z)$/, (_, word, moments) => ` ${word} ${moments.split("/").map(time).join("/")}`);
   return element("span", {}, value(text), label ? element("span", { class: "dim" }, label) : "");
 }
 

@@ -13,7 +13,7 @@ SET_CONFIG = (
 )
 """Kafka's command that sets a config of a topic."""
 
-_SET = f"Set the config with {SET_CONFIG}, or without Kafka's tools with the script in docs/first-aid.md"
+_THE_CONFIG = f"the config with {SET_CONFIG}, or without Kafka's tools with the script in docs/first-aid.md"
 
 
 class Advice(StrEnum):
@@ -33,9 +33,9 @@ class Advice(StrEnum):
         "If the keys of that store are not the keys of the records that its tasks read, as a Processor API store may"
         " have them, say so with --unjudged-store; else find who else writes to the changelog."
     )
-    REPARTITION = f"{_SET}, before a record is deleted that is not consumed yet."
+    REPARTITION = f"Set {_THE_CONFIG}, before a record is deleted that is not consumed yet."
     REPLICAS = "Add replicas with kafka-reassign-partitions.sh."
-    COMPACTION = f"{_SET}; the log cleaner then removes the superseded records by itself."
+    COMPACTION = f"Set {_THE_CONFIG}; the log cleaner then removes the superseded records by itself."
     LOG_CLEANER = (
         "Look into log-cleaner.log of the partition's leader, and restart a broker whose log cleaner has stopped."
     )
@@ -58,7 +58,7 @@ class Advice(StrEnum):
     FOREIGN_MEMBER = "Stop the foreign member, or give it a group.id of its own."
     HANGING_TRANSACTION = "Find its producer with kafka-transactions.sh find-hanging, and abort the transaction."
     SKEW = "Choose a key that spreads the records, or declare the share with Limits(partition_share=...)."
-    TOPICS = f"Declare what the topic has, or {_SET[0].lower()}{_SET[1:]}."
+    TOPICS = f"Declare what the topic has, or set {_THE_CONFIG}."
     MISSING_OWN = "Deploy the pipeline, which creates the topic, and look why it was deleted."
     MISSING_OF_OTHERS = "Ask the owner of the topic to create it, or correct its name in the declaration."
     MISSING_INTERNAL = (

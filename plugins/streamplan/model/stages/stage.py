@@ -225,11 +225,8 @@ class Stage:
         """
         return ()
 
-    def operation_of(self, node: Processor) -> str:
-        """Return what one of its processors does, as an error names it."""
-        return self._operation_of(node)
-
     def _operation_of(self, node: Processor) -> str:
+        """Return what one of its processors does, as an error names it."""
         return type(node.operation).__name__.lower().removesuffix("function")
 
 

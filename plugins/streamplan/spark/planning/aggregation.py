@@ -389,7 +389,6 @@ def with_windows(rows: DataFrame, windows: TimeWindows, time: str) -> DataFrame:
 
     Args:
         rows: Any rows.
-        windows: The windows.
         time: The name of a column with a timestamp.
     """
     at = F.unix_millis(time)

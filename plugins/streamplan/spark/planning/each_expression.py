@@ -123,7 +123,6 @@ def judge_each(operation: Operation, unknown: Collection[str], attempt: Callable
     None stands for an operation without expressions, or one that is refused whatever they are.
 
     Args:
-        operation: The operation.
         unknown: The fields before it that are not known, because of a fault.
         attempt: Plans an operation in its place. Raises what Spark says of it.
     """

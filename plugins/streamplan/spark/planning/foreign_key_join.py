@@ -48,7 +48,6 @@ def join_by_foreign_key(side: ForeignKeyStage, this: RecordFrame, sent: RecordFr
     """Give one side of a join by a foreign key its records.
 
     Args:
-        side: The side.
         this: The updates of its table.
         sent: What the other side has written.
 
@@ -65,7 +64,6 @@ def restore_foreign_key_join(
     """Read the rows of changelogs into the state that :func:`join_by_foreign_key` goes on with.
 
     Args:
-        side: The side.
         this: The last records of the table's changelog. Further ones have no records: they bring the operators before.
         sent: The last records of the store of the subscriptions as if they came from the registration topic; for the
             subscriber no records.

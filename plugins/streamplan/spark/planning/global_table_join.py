@@ -30,7 +30,6 @@ def join_with_global_table(frame: RecordFrame, join: GlobalJoin, read: ReadTable
 
     Args:
         frame: The records.
-        join: The join.
         read: Reads the table in the workers. None takes a table without rows: where nobody looks at the results.
 
     Raises:

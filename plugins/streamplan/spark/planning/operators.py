@@ -524,7 +524,6 @@ class OperatorPlanner:
         """Whether the records of a node are the same for each of the outputs, which compute them for themselves.
 
         Args:
-            node: The node.
             data: Its records.
         """
         functions = [function_of(each.operation) for each in self._computed_again_before(node)]

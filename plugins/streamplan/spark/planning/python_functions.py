@@ -315,7 +315,6 @@ def call_with_each(
     """Call a function with each record that is not rejected.
 
     Args:
-        function: The function.
         batch: The records, with the struct ``record``.
         judge: Is given what the function returns.
 

@@ -238,7 +238,6 @@ class RecordFrame:
         """Keep the records for which a condition of the declaration is true, and the rejected ones.
 
         Args:
-            condition: The condition.
             negated: Whether those are kept for which it is not true.
         """
         self.data.where(condition)  # so that Spark's error quotes the condition as it was declared
@@ -252,7 +251,6 @@ class RecordFrame:
         """Let the other records than :meth:`where` keeps pass as rejected ones that nobody writes: a row of each stays.
 
         Args:
-            condition: The condition.
             negated: Whether those are kept for which it is not true.
         """
         self.data.where(condition)  # so that Spark's error quotes the condition as it was declared
@@ -272,7 +270,6 @@ class RecordFrame:
         """Give the records a null value for which a condition of the declaration is not true. Rejected ones stay.
 
         Args:
-            condition: The condition.
             negated: Whether those keep their value for which it is not true.
         """
         self.data.where(condition)  # so that Spark's error quotes the condition as it was declared
@@ -356,7 +353,6 @@ class RecordFrame:
         """Give each record a further place in its ``order``.
 
         Args:
-            place: The place.
             places_behind: How many of its places are behind that; None for all. All of an update are.
         """
         order, first = F.col("record.order"), F.lit(0)

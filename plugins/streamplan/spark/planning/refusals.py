@@ -223,7 +223,7 @@ def _unresolved(names: Sequence[str], expression: str, fields: Sequence[str], gr
     """What is said of a name that is no field."""
     first = names[0]
     message = f"the value has no field {first!r}"
-    visible = [field for field in fields if field not in ("record",)]
+    visible = [field for field in fields if field != "record"]
     hints = [f"It has: {', '.join(visible) or 'none'}", did_you_mean(first, visible)]
     if group.is_one:
         hints.append("The key of the group is record.key")
@@ -327,7 +327,7 @@ def _plain(value: str) -> str:
 
 def _names(quoted: str) -> list[str]:
     """The names of a path in backticks."""
-    return re.findall(r"`((?:[^`]|``)*)`", quoted) or [quoted.strip('"')]
+    return _listed(quoted) or [quoted.strip('"')]
 
 
 def _listed(quoted: str) -> list[str]:

@@ -45,7 +45,6 @@ def join_streams(inputs: Sequence[RecordFrame], join: StreamJoin) -> DataFrame:
     Args:
         inputs: The records of this and of the other stream. None is rejected. Only a left or outer join is given
             records without a key.
-        join: The join.
 
     Returns:
         One row for each record, whose fields stand in ``f0`` or ``f1``, with its number among the stored records of its

@@ -53,11 +53,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
 
 
 def syntax_advice(expression: str) -> str:
-    """Return what to write in place of a text that Spark cannot parse.
-
-    Args:
-        expression: The text.
-    """
+    """Return what to write in place of a text that Spark cannot parse."""
     text = _LITERAL.sub("§", expression)
     found = (hint for pattern, hint in _ADVICE if re.search(pattern, text, re.IGNORECASE | re.DOTALL))
     return _unclosed(text) or next(found, SYNTAX)

@@ -58,7 +58,6 @@ def join_table_updates(joins: Joins, frames: Mapping[str, RecordFrame]) -> DataF
     """Join the updates of tables.
 
     Args:
-        joins: The joins.
         frames: The records of each source, by the name of the source; or the updates of each table, by the name of the
             node that passes them.
 
@@ -75,7 +74,6 @@ def restore_table_joins(joins: Joins, frames: Mapping[str, RecordFrame], results
     """Read the rows of changelogs into the state that :func:`join_table_updates` goes on with.
 
     Args:
-        joins: The joins.
         frames: The last records of each table's changelog, by the name of its source. Other sources have no records.
         results: By the name of a join with a store the last records of its changelog, in the columns
             :data:`streamplan.spark.sources.RAW`.
@@ -122,7 +120,6 @@ def joined_tables(batch: DataFrame, joins: Joins, frames: Mapping[str, RecordFra
 
     Args:
         batch: What :func:`join_table_updates` gave.
-        joins: The joins.
         frames: As for :func:`join_table_updates`; only what is known of them is used.
     """
     found: dict[str, RecordFrame] = {}
@@ -151,7 +148,6 @@ def last_joined_tables(batch: DataFrame, joins: Joins, frames: Mapping[str, Reco
 
     Args:
         batch: What :func:`join_table_updates` gave.
-        joins: The joins.
         frames: As for :func:`join_table_updates`; only what is known of them is used.
     """
     order = [F.desc(f"record.{name}") for name in TASK_ORDER]

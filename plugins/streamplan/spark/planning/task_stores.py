@@ -340,7 +340,6 @@ class ReadTable:
     """The values that another operation has stored in a stream task. In the state, 8 bytes with the time begin each.
 
     Args:
-        store: The store.
         state: Spark's map state.
     """
 

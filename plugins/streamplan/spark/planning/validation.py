@@ -26,7 +26,6 @@ def find_diagnostics(pipelines: Sequence[Pipeline], unfinished: Sequence[Topolog
     """Find every fault in the expressions of pipelines, and what to warn of, in a Spark session of its own.
 
     Args:
-        pipelines: The pipelines.
         unfinished: Topologies with faults. Their other expressions are judged, too.
     """
     master = "local[1]"

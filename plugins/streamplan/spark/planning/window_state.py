@@ -33,7 +33,6 @@ class WindowAggregate(StatefulProcessor):
     """Aggregates the windows of one stream task, and passes each change of a window.
 
     Args:
-        windows: The windows.
         folding: Adds records to windows.
         parts: The fields of what a window has aggregated.
         restored: Where the rows are the windows of a changelog, and no records: by partition the time in ms that the

@@ -173,7 +173,6 @@ class StagePlan(ABC, Generic[Kind]):
         A validation binds the sources alone, and they have no record: then it is asked for the types.
 
         Args:
-            node: The node.
             frames: The records of the nodes before it.
             planner: Plans the node.
 
