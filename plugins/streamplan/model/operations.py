@@ -360,6 +360,17 @@ class TimestampedStateStore(StateStore):
 
 
 @dataclass(frozen=True)
+class VersionedStateStore(StateStore):
+    """Writes what processors have put into a store that keeps earlier values: each put, with the time of its value.
+
+    Attributes:
+        history_ms: How long a value is kept after another one has replaced it.
+    """
+
+    history_ms: int = 0
+
+
+@dataclass(frozen=True)
 class Merge:
     """Passes the records of two streams."""
 

@@ -11,7 +11,13 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 from streamplan.judged_words import serde_meant, shown
 from streamplan.model.diagnostics import legal_name, name_fault
 from streamplan.model.functions import arguments_fault
-from streamplan.model.operations import Schedule, SessionStateStore, StateStore, TimestampedStateStore
+from streamplan.model.operations import (
+    Schedule,
+    SessionStateStore,
+    StateStore,
+    TimestampedStateStore,
+    VersionedStateStore,
+)
 from streamplan.model.processor import (
     OF_RECORD,
     STREAM_TIME,
@@ -23,6 +29,7 @@ from streamplan.model.processor import (
     SessionStore,
     TimestampedKeyValueStore,
     TimestampedWindowStore,
+    VersionedKeyValueStore,
     WindowStore,
 )
 from streamplan.model.windows import Duration, duration_ms, duration_text
@@ -31,7 +38,7 @@ from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, Primitive
 from streamplan.serdes.windowed import Windowed
 
-AnyStore: TypeAlias = KeyValueStore | WindowStore | SessionStore
+AnyStore: TypeAlias = KeyValueStore | WindowStore | SessionStore | VersionedKeyValueStore
 """A store as a declaration has it."""
 
 _EXAMPLE = 'For example stores={"seen": KeyValueStore(String(), Json("count bigint"))}'
@@ -81,6 +88,12 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
         except ValueError as error:
             return Refusal(f"process: {name!r}: {error}", "For example SessionStore(…, retention='10 minutes')")
         return SessionStateStore(name, store.key_serde, store.value_serde, retention)
+    if isinstance(store, VersionedKeyValueStore):
+        try:
+            history = duration_ms(duration_text(store.history))
+        except ValueError as error:
+            return Refusal(f"process: {name!r}: {error}", "For example VersionedKeyValueStore(…, history='1 hour')")
+        return VersionedStateStore(name, store.key_serde, store.value_serde, history_ms=history)
     try:
         retention, size = (duration_ms(duration_text(each)) for each in (store.retention, store.size))
     except ValueError as error:

@@ -21,6 +21,7 @@ from streamplan.model.processor import (
     Processor,
     ProcessorContext,
     Record,
+    VersionedKeyValueStore,
     WindowStore,
 )
 from streamplan.serdes.json import Json
@@ -118,6 +119,50 @@ def test_stores_punctuators_and_failures_over_several_micro_batches(tried: Tried
     rows = recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
     assert {row.subject.partition(":")[0] for row in rows} >= {tried.topology.changelog_topic("totals")}
     assert all("is not judged" in row.subject for row in rows)
+
+
+class Prices(Processor):
+    """Keeps every price, tells the one before, and all that it still knows."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.prices = context, context.get_state_store("prices")
+
+    def process(self, record: Record) -> None:
+        sold, at = record.value, record.timestamp
+        before = self.prices.get(sold.shop, at)
+        if sold.paid:
+            self.prices.put(sold.shop, sold.amount, at)
+        else:
+            self.prices.delete(sold.shop, at)
+        known = " ".join(f"{each.value}@{second(each.timestamp)}" for each in self.prices.versions(sold.shop))
+        self.context.forward({"text": f"{before and before.value}: {known}"})
+
+
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+def test_a_versioned_store_has_late_values_in_their_places_also_after_a_restore(tried: Tried) -> None:
+    stores = {"prices": VersionedKeyValueStore(String(), Long(), history="10 seconds")}
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.process(Prices, stores=stores, schema="text string").to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 4), 8), ("a", sale("x", 2), 4)])
+    tried.drain()
+    tried.produce("sales", [("a", sale("x", 9, paid=False), 12), ("a", sale("x", 3), 6), ("a", sale("x", 8), 6)])
+    tried.drain()
+    tried.run_last_again(0)
+    tried.produce("sales", [("a", sale("x", 5), 20), ("a", sale("x", 7), 9), ("a", sale("x", 6), 11)])
+    tried.drain()
+    texts = [json.loads(message.value())["text"] for message in tried.read(tried.named("out"))]
+    assert texts == [
+        "None: 1@0", "1: 1@0 4@8", "1: 1@0 2@4 4@8",
+        "4: 1@0 2@4 4@8", "2: 1@0 2@4 3@6 4@8", "3: 1@0 2@4 8@6 4@8",
+        "None: 4@8 5@20", "None: 4@8 5@20", "4: 4@8 6@11 5@20",
+    ]  # fmt: skip
+    changelog = [
+        (message.value() and int.from_bytes(message.value(), "big"), (message.timestamp()[1] - EPOCH) // 1000)
+        for message in tried.read(tried.topology.changelog_topic("prices"))
+    ]
+    assert changelog == [(1, 0), (4, 8), (2, 4), (None, 12), (3, 6), (8, 6), (5, 20), (7, 9), (6, 11)]
+    assert tried.dead_letters() == []
 
 
 class Reads(Processor):

@@ -18,13 +18,16 @@ from streamplan.model.processor import (
     Processor,
     ProcessorContext,
     Record,
+    VersionedKeyValueStore,
     WindowStore,
 )
 from streamplan.model.stages import stage_of, stages_of
 from streamplan.model.stages.chain import StageChain
+from streamplan.model.stages.stage import Restore
 from streamplan.model.topology import Topology
 from streamplan.model.windows import OnWindowClose, TimeWindows
 from streamplan.observability.diagram import diagram_of
+from streamplan.queries.store_form import changelogs_of
 from streamplan.serdes.avro import Avro
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long, String
@@ -74,6 +77,19 @@ def test_each_store_has_a_changelog_and_the_library_sees_one_processor(topology:
     assert pipeline.key_types["app-seen-changelog"] == Long().key_type
     assert "Processor: KSTREAM-PROCESSOR-0000000001 (stores: [recent, seen])\n" in topology.describe()
     assert "state store" not in topology.describe()
+
+
+def test_a_versioned_store_keeps_each_record_of_its_changelog_for_the_history(
+    topology: Topology, orders: KStream
+) -> None:
+    orders.process(Detector, stores={"seen": VersionedKeyValueStore(String(), Long(), history="1 hour")})
+    pipeline = pipeline_of(topology)
+    spec = next(spec for spec in pipeline.topics() if spec.name == "app-seen-changelog")
+    assert spec.configs["min.compaction.lag.ms"] == str(25 * 3_600_000)
+    assert spec.configs["cleanup.policy"] == "compact"
+    (stage,) = stages_of(topology.subtopologies[0])
+    assert stage.stores == {"seen": Restore.EVERY_RECORD}
+    assert changelogs_of(pipeline) == {}  # the last record of a key may be a late one: nobody can ask for it
 
 
 def test_a_changelog_of_duplicates_is_never_compacted(topology: Topology, orders: KStream) -> None:
@@ -139,6 +155,7 @@ def test_processors_with_stores_of_their_own_are_two_states(topology: Topology, 
             "the retention of 'seen', 1 minute, is shorter than its windows, 2 minutes",
         ),
         ({"stores": {"seen": WindowStore(String(), Long(), retention="soon", size="2 minutes")}}, "'soon' is not a"),
+        ({"stores": {"seen": VersionedKeyValueStore(String(), Long(), history="soon")}}, "'soon' is not a duration"),
         ({"stores": {"other": SEEN}}, "Detector.init raised KeyError"),
         ({"stores": {"seen": SEEN}, "schema": "no schema at all,"}, "schema"),
         ({"store": "seen"}, "the store is not declared"),

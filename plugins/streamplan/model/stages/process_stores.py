@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import LEAVES_OUT, Aggregate, Count, ProcessWithStores, StateStore, TableSource
+from streamplan.model.operations import (
+    LEAVES_OUT,
+    Aggregate,
+    Count,
+    ProcessWithStores,
+    StateStore,
+    TableSource,
+    VersionedStateStore,
+)
 from streamplan.model.processor_topology import Node, Processor, Subtopology
 from streamplan.model.stages.stage import Restore, Stage, any_of
 
@@ -58,7 +66,17 @@ class ProcessStoresStage(Stage):
     @property
     def stores(self) -> Mapping[str, Restore]:
         """See :attr:`Stage.stores`. A window store that keeps duplicates writes each value under a key of its own."""
-        return {str(node.store): Restore.LAST_OF_KEY for node in (*self.store_nodes, *self.read_nodes)}
+        return {
+            str(node.store): Restore.EVERY_RECORD
+            if isinstance(node.operation, VersionedStateStore)
+            else Restore.LAST_OF_KEY
+            for node in (*self.store_nodes, *self.read_nodes)
+        }
+
+    @property
+    def restores_deletions(self) -> bool:
+        """See :attr:`Stage.restores_deletions`. In a versioned store a deletion has its place in time."""
+        return any(isinstance(node.operation, VersionedStateStore) for node in self.store_nodes)
 
     @property
     def identity(self) -> Mapping[str, str]:
