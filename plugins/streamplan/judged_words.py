@@ -457,7 +457,20 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
     if str in kinds and callable(value) and not isinstance(value, type) and not is_declared:
         if operation in ("map", "flat_map"):
             return f"The key is an expression. The value may be a function: {operation}('key', function, schema='…')"
-        return "Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it"
+        if operation.startswith("filter"):  # that of a stream takes a function
+            return "A table takes an expression. With a function write to_stream().filter(function).to_table()"
+        return (
+            "Write an expression in Spark SQL as a text. What needs a function is computed before it, in map_values of "
+            "a stream"
+        )
+    if of_texts and callable(value) and not isinstance(value, type) and not is_declared:
+        if operation.endswith("join"):
+            return (
+                "Write the fields of both sides, as {'id': 'id', 'city': 'table.city'} ('other.city' of a stream). "
+                "What needs a function is computed behind it: map_values(function), of a table behind to_stream()"
+            )
+        if operation == "map_values":  # that of a stream takes a function
+            return "A table takes expressions. With a function write to_stream().map_values(function).to_table()"
     return ""
 
 

@@ -1037,9 +1037,9 @@ class KStream(_Declared[K, V]):
             store: The name of the key-value store (``StreamsBuilder.addStateStore``).
             state: The fields of the store's values, in Spark's DDL.
             stores: In place of ``store`` and ``state``, by their names the stores of the class, each a
-                :class:`streamplan.KeyValueStore`, :class:`streamplan.WindowStore` or
-                :class:`streamplan.SessionStore`. Processors share a store of
-                the same name and declaration. Or a table, whose store the class can read:
+                :class:`streamplan.KeyValueStore`, :class:`streamplan.WindowStore`,
+                :class:`streamplan.SessionStore` or :class:`streamplan.VersionedKeyValueStore`. Processors share a store
+                of the same name and declaration. Or a table, whose store the class can read:
                 ``stores={"per-customer": counts}``.
             schema: The fields of the records that the class returns or forwards, in Spark's DDL. Without it the return
                 type of its methods ``process`` and ``on_timer`` tells them; see :meth:`map_values`. A field that only
@@ -3295,19 +3295,35 @@ class KTable(_Declared[K, V]):
             graph, node, self._fields, new_key, self._sources, _name=name, _record_class=self._record_class
         )
 
-    def to_stream(self, *, name: str | None = None) -> KStream[K, V]:
+    @overload
+    def to_stream(self, key: None = None, *, key_serde: None = None, name: str | None = ...) -> KStream[K, V]: ...
+
+    @overload
+    def to_stream(self, key: Text, *, key_serde: KeySerde | None = None, name: str | None = ...) -> KStream[Any, V]: ...
+
+    def to_stream(
+        self, key: Text | None = None, *, key_serde: KeySerde | None = None, name: str | None = None
+    ) -> KStream[Any, V]:
         """The updates of the table as a stream.
 
-        Example: ``table.to_stream().to("totals")``
+        Examples: ``table.to_stream().to("totals")``, ``table.to_stream("record.key", key_serde=String()).to("totals")``
 
         Args:
+            key: A Spark SQL expression: the new key of each update. ``to_stream("record.key")`` of a table with windows
+                gives the key without its window. It is short for ``to_stream().select_key(…)``, as in the library.
+            key_serde: The serde that writes the new key, as for :meth:`KStream.select_key`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         self._refuse_versioned("to_stream")
         node = self._graph.processor(self._graph.name(name, "KTABLE-TOSTREAM-"), ToStream(), self._node)
-        return KStream(
+        stream = KStream(
             self._graph, node, self._fields, self._key, self._sources, self._window, _record_class=self._record_class
         )
+        if key is None:
+            if key_serde is not None:
+                self._graph.fault("to_stream: key_serde without key", "Write to_stream('record.key', key_serde=…)")
+            return stream
+        return stream.select_key(key, key_serde=key_serde)
 
     def suppress(self, suppressed: UntilWindowCloses | UntilTimeLimit, *, name: str | None = None) -> KTable[K, V]:
         """Pass the result of each window once, when the window closes, or the last update of a key after some time.

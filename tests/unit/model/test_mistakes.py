@@ -52,7 +52,7 @@ orders.filter(["amount > 0"])
 → 1: filter: condition is a list; it takes a text or a function. For example stream.filter("amount > 0")
 
 orders.group_by(by_customer)
-→ 1: group_by: key is the function by_customer; it takes a text. Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it
+→ 1: group_by: key is the function by_customer; it takes a text. Write an expression in Spark SQL as a text. What needs a function is computed before it, in map_values of a stream
 
 orders.map_values("amount * 2")
 → 1: map_values: value is the text 'amount * 2'; it takes a mapping such as {'name': 'expression'} or a function. Say what the field is called: {'name': 'amount * 2'}
@@ -127,7 +127,7 @@ orders.process("Detector", store="seen", state="n bigint")
 → 1: process: 'Detector' is no class of processors. Write Detector without quotes, for it is the class that is given
 
 orders.process(Detector, stores={"seen": "n bigint"})
-→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore, a WindowStore, a SessionStore or a KTable. For example KeyValueStore(String(), Long())
+→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore, a WindowStore, a SessionStore, a VersionedKeyValueStore or a KTable. For example KeyValueStore(String(), Long())
 
 orders.process(Forgetful, stores={"seen": KeyValueStore(String())}, schema="n bigint")
 → 1: KeyValueStore: the argument value_serde is missing. For example KeyValueStore(String(), Long())
@@ -305,7 +305,19 @@ customers.flat_map_values("split(city, ' ')", {"word": "element"})
 → 1: 'KTable' object has no attribute 'flat_map_values'. Take the updates of the table: to_stream().flat_map_values(…)
 
 customers.filter(lambda customer: customer.city == "Lyon")
-→ 1: filter: condition is a lambda; it takes a text. Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it
+→ 1: filter: condition is a lambda; it takes a text. A table takes an expression. With a function write to_stream().filter(function).to_table()
+
+customers.map_values(lambda customer: {"town": customer.city})
+→ 1: map_values: value is a lambda; it takes a mapping such as {'name': 'expression'}. A table takes expressions. With a function write to_stream().map_values(function).to_table()
+
+orders.join(customers, lambda order, customer: {"city": customer.city})
+→ 1: join: value is a lambda; it takes a mapping such as {'name': 'expression'}. Write the fields of both sides, as {'id': 'id', 'city': 'table.city'} ('other.city' of a stream). What needs a function is computed behind it: map_values(function), of a table behind to_stream()
+
+customers.to_stream("town")
+→ 1: select_key: the value has no field 'town'. It has: name, city
+
+customers.to_stream(key_serde=Long())
+→ 1: to_stream: key_serde without key. Write to_stream('record.key', key_serde=…)
 
 customers.filter("town = 'Lyon'").map_values({"at": "record.timestamp"})
 → 1: map_values, at: an operation of a table sees record.key and record.window, and nothing else of record. Its result is a function of the value and the key; of a stream, to_stream(), it sees all of record
