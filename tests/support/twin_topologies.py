@@ -332,13 +332,13 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
         case "filter_not", [stream]:
             return stream.filter_not("n > 1")
         case "python_filter_not", [stream]:
-            return stream.filter_not(is_even)
+            return stream.filter_not(lambda key, value: is_even(value))
         case "flat_map_values", [stream]:
             return stream.flat_map_values(
                 "filter(array(1, 2, 3), x -> x <= n)", {"n": "n + element", "s": "s"}, name=name
             )
         case "python_flat_map_values", [stream]:
-            return stream.flat_map_values(odd_ones, schema=VALUE.schema)
+            return stream.flat_map_values(lambda key, value: odd_ones(value), schema=VALUE.schema)
         case "split", [stream]:
             return stream.split(name=name).branch("n > 4").branch(is_even).branch("s = 'x'", name="x").default_branch()
         case "split_loosely", [stream]:
@@ -360,7 +360,7 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
         case "python_filter", [stream]:
             return stream.filter(is_small)
         case "python_map_values", [stream]:
-            return stream.map_values(tripled, schema=VALUE.schema)
+            return stream.map_values(lambda key, value: tripled(value), schema=VALUE.schema)
         case "python_map", [stream]:
             return stream.map("concat(s, '-', n % 2)", tripled, schema=VALUE.schema)
         case "python_flat_map", [stream]:

@@ -171,8 +171,7 @@ def unread_annotation(function: Callable[..., Any]) -> str | None:
     Args:
         function: The function.
     """
-    if isinstance(function, TakesRecords):
-        function = function.call
+    function = _of_user(function)
     try:
         typing.get_type_hints(function)
     except NameError as error:
@@ -184,8 +183,7 @@ def unread_annotation(function: Callable[..., Any]) -> str | None:
 
 def told_result(function: Callable[..., Any]) -> str:
     """Return how the type hint of a function's result is written; empty without one that says something."""
-    if isinstance(function, TakesRecords):
-        function = function.call
+    function = _of_user(function)
     if getattr(function, "__module__", "").startswith("streamplan."):  # a method that a processor inherits
         return ""
     hint = getattr(function, "__annotations__", {}).get("return", "")
@@ -203,8 +201,7 @@ def hinted_schema(function: Callable[..., Any], *, each: bool = False) -> str | 
         function: The function.
         each: Whether the function returns several results, so that the hint is that of a list or an iterator.
     """
-    if isinstance(function, TakesRecords):
-        function = function.call
+    function = _of_user(function)
     try:
         result: Any = typing.get_type_hints(function, include_extras=True).get("return")
     except (NameError, TypeError):  # a name that is only known to a type checker; an object without hints
@@ -240,6 +237,39 @@ class TakesRecords:
         """The code of the user's function. The line of an exception is looked for in its file."""
         code: types.CodeType = self.call.__code__
         return code
+
+
+@dataclass(frozen=True)
+class TakesKeyAndValue:
+    """A function of a key and a value that is called with a record, as the library's ``ValueMapperWithKey``.
+
+    Attributes:
+        call: The function.
+    """
+
+    call: Callable[[Any, Any], Any]
+
+    def __call__(self, record: Any) -> Any:
+        """Call the function with the key and the value of a record."""
+        return self.call(record.record.key, record)
+
+    @property
+    def __code__(self) -> types.CodeType:
+        """The code of the user's function. The line of an exception is looked for in its file."""
+        code: types.CodeType = self.call.__code__
+        return code
+
+
+def _of_user(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a declaration has."""
+    while isinstance(function, TakesRecords | TakesKeyAndValue):
+        function = function.call
+    return function
+
+
+def takes_key_and_value(function: Callable[..., Any]) -> bool:
+    """Return whether a function can be called with a key and a value, and not with a value alone."""
+    return arguments_fault(function, "the value") is not None and arguments_fault(function, "key", "value") is None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from streamplan.model.functions import (
     OnError,
     Printer,
     PythonFunction,
+    TakesKeyAndValue,
     TakesRecords,
     arguments_fault,
     function_name,
@@ -38,6 +39,7 @@ from streamplan.model.functions import (
     kind_fault,
     no_aggregate,
     returned_class,
+    takes_key_and_value,
     told_result,
     unread_annotation,
     with_typed_records,
@@ -169,6 +171,9 @@ _FUNCTIONS_IN_SLIDING_WINDOWS = (
 
 ANSWERED = ("other", "windows", "strategy", "within", "processor", "key_serde")
 """The arguments whose class the operations judge themselves, since they know more to say of it."""
+
+_RECORD = "the record"
+"""What a function of a record is called with."""
 
 _LITERALS = ("true", "false", "null")
 _BARE_NAMES = re.compile(r"[\w\s,]*")
@@ -435,7 +440,7 @@ class _Declared(Generic[K, V]):
         operation: str,
         on_error: str,
         deterministic: bool,
-        given: tuple[str, ...] = ("the record",),
+        given: tuple[str, ...] = (_RECORD,),
         values: tuple[type | None, ...] | None = None,
     ) -> PythonFunction:
         if on_error not in ON_ERROR:
@@ -443,8 +448,13 @@ class _Declared(Generic[K, V]):
         of_batches = is_of_batches(call)
         if of_batches and operation in TAKE_BATCHES:
             given = ("the Arrow batch",)
+        of_key = not of_batches and given == (_RECORD,) and takes_key_and_value(call)
+        if of_key:
+            given, values = ("the key", "the value"), (None, self._record_class)
         if fault := arguments_fault(call, *given):
             what = f"function that takes {', '.join(given) or 'no argument'}{' alone' if len(given) == 1 else ''}"
+            if given == (_RECORD,):
+                what = "function that takes the record, or the key and the value"
             if operation == "process":
                 what = "class without a constructor of its own"
             self._graph.fault(f"{operation}: {function_name(call)} {fault}", f"Write a {what}")
@@ -460,7 +470,7 @@ class _Declared(Generic[K, V]):
         name = function_name(call)
         if not of_batches and given:
             call = self._with_records(call, operation, (self._record_class,) if values is None else values)
-        return PythonFunction(name, call, on_error, deterministic, of_batches)
+        return PythonFunction(name, TakesKeyAndValue(call) if of_key else call, on_error, deterministic, of_batches)
 
     def _initializer(
         self, call: Callable[[], Any], schema: str | None, on_error: str, deterministic: bool
@@ -487,8 +497,9 @@ class _Declared(Generic[K, V]):
                 classes.append(None)
         if not any(classes):
             return call
-        if len(classes) == 1 and classes[0] is not None and self._fields is not None:
-            required, cls = classes[0].required, classes[0].cls
+        of_value = classes[-1] if len(classes) == 1 or values == (None, self._record_class) else None
+        if of_value is not None and self._fields is not None:
+            required, cls = of_value.required, of_value.cls
             if missing := [name for name in required if name not in self._fields]:
                 self._graph.fault(
                     f"{operation}: {function_name(call)} takes an object of {cls.__name__}, and the value has no field "
@@ -726,8 +737,9 @@ class KStream(_Declared[K, V]):
                 with the fields of its value as attributes, and ``record`` with ``key``, ``timestamp``, ``topic``,
                 ``partition`` and ``offset``. It is given an object of a dataclass where its parameter is annotated with
                 one, or has no annotation and the values of the stream are of one, as those of ``Json(Order)`` are. It
-                returns a mapping, a dataclass or a named tuple; None for no value. One that is marked with
-                :func:`streamplan.arrow_batch` is given many records at once.
+                returns a mapping, a dataclass or a named tuple; None for no value. A function of two arguments is given
+                the key and the value (``ValueMapperWithKey``): ``lambda key, order: …``. Type checkers know the form
+                with one argument. One that is marked with :func:`streamplan.arrow_batch` is given many records at once.
             schema: The fields that a function returns, in Spark's DDL. Without it the function's return type tells
                 them: a dataclass, a ``NamedTuple`` or a ``TypedDict``.
             on_error: What happens to a record for which a function raises: ``"reject"`` writes it to the dead-letter
@@ -1302,7 +1314,13 @@ class KStream(_Declared[K, V]):
             return self._then("KSTREAM-PEEK-", name, PeekFunction(function))
         return self._then("KSTREAM-PEEK-", name, Peek(self._columns(self._named(action, fields, "peek"), "peek")))
 
-    def foreach(self, action: Callable[[V], object], *, on_error: OnError = REJECT, name: str | None = None) -> None:
+    def foreach(
+        self,
+        action: Callable[[V], object],
+        *,
+        on_error: OnError = REJECT,
+        name: str | None = None,
+    ) -> None:
         """Call a function with each record, for what the function does.
 
         Example: ``stream.foreach(notify)``
@@ -2118,7 +2136,11 @@ class BranchedKStream(Generic[K, V]):
         return self if operation == "branch" else self._branches
 
     def branch(
-        self, condition: Text | Callable[[V], bool | None], *, on_error: OnError = REJECT, name: str | None = None
+        self,
+        condition: Text | Callable[[V], bool | None],
+        *,
+        on_error: OnError = REJECT,
+        name: str | None = None,
     ) -> BranchedKStream[K, V]:
         """Add a branch. It takes the records for which its condition is true, and no condition before is.
 

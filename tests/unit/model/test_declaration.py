@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,11 @@ from streamplan.model.kstream import KGroupedStream, KStream, KTable
 from streamplan.model.operations import (
     AggregateColumn,
     Cogroup,
+    FilterFunction,
+    FilterNotFunction,
     FinalAggregateWindowsFunction,
     ForeignKeyResult,
+    MapValuesFunction,
     NullKeyFilter,
 )
 from streamplan.model.pipeline import Pipeline, TestData
@@ -1267,3 +1271,48 @@ def test_idle_changes_no_name() -> None:
         windowed.emit_strategy(strategy).count().to_stream().to("b")
         described.append((topology.describe(), topology.subtopologies[1].stores))
     assert described[0] == described[1]
+
+
+def test_a_function_of_two_arguments_is_given_the_key_and_the_value(topology: Topology, orders: KStream) -> None:
+    seen: list[Any] = []
+
+    def noted(key: Any, order: Any) -> bool:
+        seen.append((key, order))
+        return True
+
+    orders.filter(noted).filter_not(lambda key, order, more=1: key).map_values(
+        lambda key, order: {"id": key}, schema="id string"
+    ).to("out")  # fmt: skip
+    assert topology.faults == ()
+    operations = [node.operation for node in topology.subtopologies[0].processors]
+    of_filter, negated, mapped = operations
+    assert isinstance(of_filter, FilterFunction)
+    record = SimpleNamespace(Id="1", record=SimpleNamespace(key="k"))
+    assert of_filter.function.call(record) is True
+    assert seen == [("k", record)]
+    assert isinstance(negated, FilterNotFunction)
+    assert negated.function.call(record) == "k"
+    assert isinstance(mapped, MapValuesFunction)
+    assert mapped.function.call(record) == {"id": "k"}
+    assert of_filter.function.name.endswith("noted")
+
+
+@dataclass
+class Item:
+    id: str
+
+
+def same(key: str, item: Item) -> bool:
+    return isinstance(item, Item) and key == item.id
+
+
+def test_a_function_of_a_key_and_a_dataclass_is_given_an_object_of_it(topology: Topology) -> None:
+    topology.stream("items", value=Json("id string")).filter(same)
+    (node,) = topology.subtopologies[0].processors
+    assert isinstance(node.operation, FilterFunction)
+    assert node.operation.function.call(SimpleNamespace(id="k", record=SimpleNamespace(key="k"))) is True
+    wrong = Topology("wrong")
+    wrong.stream("others", value=Json("name string")).filter(same)
+    assert [fault.message for fault in wrong.faults] == [
+        "filter: tests.unit.model.test_declaration.same takes an object of Item, and the value has no field id"
+    ]

@@ -529,8 +529,8 @@ orders.join(payments, {"paid": "right.paid"}, within=JoinWindows("5 minutes"))
 
 # Functions and processors
 
-orders.map_values(lambda order, other: order, schema="id string")
-→ 1: map_values: orders.<lambda> takes (order, other), and is called with the record. Write a function that takes the record alone
+orders.map_values(lambda key, order, other: order, schema="id string")
+→ 1: map_values: orders.<lambda> takes (key, order, other), and is called with the record. Write a function that takes the record, or the key and the value
 
 orders.map_values(by_customer)
 → 1: map_values: what orders.by_customer returns is not known. For example schema='id string, risk double', or the return type hint of a dataclass
@@ -539,7 +539,7 @@ orders.map_values(by_customer, schema="customer string", on_error="skip")
 → 1: map_values: on_error='skip'. One of 'reject', 'stop'
 
 orders.foreach(lambda: None)
-→ 1: foreach: orders.<lambda> takes (), and is called with the record. Write a function that takes the record alone
+→ 1: foreach: orders.<lambda> takes (), and is called with the record. Write a function that takes the record, or the key and the value
 
 topology.stream("clicks", value=Json("at timestamp"), timestamp=lambda: 5)
 → 1: stream: timestamp: orders.<lambda> takes (), and is called with the record. Write a function that takes the record alone
@@ -752,7 +752,7 @@ grouped.windowed_by(TimeWindows("1 minute")).count().to_stream().suppress(UntilW
 → 1: 'KStream' object has no attribute 'suppress'. Write it before to_stream(): count().suppress(UntilWindowCloses()).to_stream()
 
 grouped.windowed_by(TimeWindows("1 minute")).count().suppress(UntilWindowCloses(max_records=5))
-→ 1: UntilWindowCloses: there is no argument 'max_records'. The buffer has no limit: a window is passed when it closes, and not before
+→ 1: UntilWindowCloses: there is no argument 'max_records'. Leave it out: windows wait in the state store of the aggregate, and not in memory. A window is passed when it closes, and not before
 
 grouped.windowed_by(TimeWindows("1 minute")).count().emit_strategy(OnWindowClose())
 → 1: 'KTable' object has no attribute 'emit_strategy'. Write emit_strategy before the aggregate: group_by('key').windowed_by(…).emit_strategy(…).count()
@@ -814,7 +814,7 @@ class Early(Processor):
     def init(self, context): context.get_state_store("seen").put("a", 1)
     def process(self, record): ...
 orders.process(Early, stores={"seen": KeyValueStore(String(), Long())})
-→ 4: process: Early.init: the store has no put() yet. Keep the store in init, and use it in process or in a punctuator
+→ 4: process: Early.init: the store has no put() yet. Keep the store in init, and use it in process or in a punctuator. What it is to have from the beginning is put by the first record that finds it empty
 
 class Unscheduled(Processor):
     def init(self, context): context.schedule("1 minute", STREAM_TIME)
@@ -827,6 +827,18 @@ class Careless(Processor):
     def process(self, record): ...
 orders.process(Careless, stores={"seen": KeyValueStore(String(), Long())})
 → 4: process: Careless.init takes (self), and is called with self, the context. Write def init(self, context)
+
+class Configured(Processor):
+    def init(self, context): self.url = context.appConfigs()["url"]
+    def process(self, record): ...
+orders.process(Configured, stores={"seen": KeyValueStore(String(), Long())})
+→ 4: process: Configured.init: 'ProcessorContext' object has no attribute 'appConfigs'. Read it from os.environ, or from a constant of the module: a declaration has no configuration of the client
+
+orders.process(Detector, stores={"products": products})
+→ 1: process: stores['products'] is a GlobalKTable; it takes a KeyValueStore, a WindowStore, a SessionStore, a VersionedKeyValueStore or a KTable. Look it up before the class: left_join(products, {…}, key='product').process(…)
+
+customers.suppress(UntilTimeLimit("5 minutes", max_bytes=10_000))
+→ 1: UntilTimeLimit: there is no argument 'max_bytes'. The buffer is on disk, and bounded by its number of keys: max_records=10_000
 
 class Awaited(Processor):
     async def process(self, record): ...
