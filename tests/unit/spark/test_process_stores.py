@@ -847,3 +847,12 @@ def test_each_put_of_a_versioned_store_is_in_the_changelog_and_that_of_a_failed_
         ("store", b"a", long(1), 10_000), ("store", b"a", long(2), 5_000), ("store", b"a", long(3), 10_000),
         ("store", b"b", long(4), 90_000), ("store", b"a", long(6), 1), ("store", b"a", None, 95_000),
     ]  # fmt: skip
+
+
+def test_what_the_context_does_not_have_is_told_in_the_reason_of_the_record() -> None:
+    class Old(Context):
+        def process(self, record: Record) -> None:
+            self.context.forward({"n": self.context.timestamp()})
+
+    (made,) = StoresTask(Old, {"store": KeyValueStore(String(), Long())}).process(Arrived("k", 1, {"n": 1}, 0))
+    assert "'ProcessorContext' object has no attribute 'timestamp'. Write record.timestamp" in (made.reason or "")
