@@ -473,10 +473,10 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
             "a stream"
         )
     if of_texts and callable(value) and not isinstance(value, type) and not is_declared:
-        if operation.endswith("join"):
+        if operation.endswith("join"):  # that of a stream takes a function
             return (
-                "Write the fields of both sides, as {'id': 'id', 'city': 'table.city'} ('other.city' of a stream). "
-                "What needs a function is computed behind it: map_values(function), of a table behind to_stream()"
+                "Tables are joined by expressions, as {'id': 'id', 'city': 'table.city'}. With a function write "
+                "to_stream().map_values(function) behind it"
             )
         if operation == "map_values":  # that of a stream takes a function
             return "A table takes expressions. With a function write to_stream().map_values(function).to_table()"
@@ -543,6 +543,8 @@ def meant_by(name: str, value: Any, operation: str, parameters: Sequence[inspect
             return f"Write value=Json({value!r})"
         if type(value).__module__ == "pyspark.sql.types" and (written := _of_spark_type(value, operation, "", True)):
             return written.replace("Write ", "Write value=")
+    if name in ("on", "how") and operation.endswith("join"):
+        return _ELSEWHERE[name]
     if operation == "UntilTimeLimit" and name == "max_bytes":
         return "The buffer is on disk, and bounded by its number of keys: max_records=10_000"
     if meant:

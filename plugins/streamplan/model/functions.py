@@ -260,9 +260,42 @@ class TakesKeyAndValue:
         return code
 
 
+THIS, OTHER = "this", "other"
+"""What the two sides of a join are called in the record that its function is called with."""
+
+
+@dataclass(frozen=True)
+class TakesBothSides:
+    """A function of the values of both sides of a join, as the library's ``ValueJoiner`` and ``ValueJoinerWithKey``.
+
+    Attributes:
+        call: The function.
+        with_key: Whether it is given the key, too, which comes first.
+    """
+
+    call: Callable[..., Any]
+    with_key: bool
+
+    def __call__(self, record: Any) -> Any:
+        """Call the function. A side all of whose fields are null is None: there is no such value."""
+        this, other = (
+            None if side is None or all(field is None for field in vars(side).values()) else side
+            for side in (getattr(record, THIS), getattr(record, OTHER))
+        )
+        if this is not None:
+            this.record = record.record
+        return self.call(*([record.record.key] if self.with_key else []), this, other)
+
+    @property
+    def __code__(self) -> types.CodeType:
+        """The code of the user's function. The line of an exception is looked for in its file."""
+        code: types.CodeType = self.call.__code__
+        return code
+
+
 def _of_user(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function that a declaration has."""
-    while isinstance(function, TakesRecords | TakesKeyAndValue):
+    while isinstance(function, TakesRecords | TakesKeyAndValue | TakesBothSides):
         function = function.call
     return function
 

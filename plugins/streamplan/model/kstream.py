@@ -24,11 +24,14 @@ from streamplan.model.diagnostics import caller_location, legal_name, name_fault
 from streamplan.model.expressions import Expression, Text, paths_of, plain
 from streamplan.model.functions import (
     ON_ERROR,
+    OTHER,
     REJECT,
     STOP,
+    THIS,
     OnError,
     Printer,
     PythonFunction,
+    TakesBothSides,
     TakesKeyAndValue,
     TakesRecords,
     arguments_fault,
@@ -73,6 +76,7 @@ from streamplan.model.operations import (
     ForEach,
     GlobalJoin,
     Join,
+    JoinFunction,
     KeySelect,
     Map,
     MapFunction,
@@ -469,7 +473,9 @@ class _Declared(Generic[K, V]):
             )
         name = function_name(call)
         if not of_batches and given:
-            call = self._with_records(call, operation, (self._record_class,) if values is None else values)
+            classes = (self._record_class,) if values is None else values
+            place = len(classes) - 1 if of_key or len(classes) == 1 else None
+            call = self._with_records(call, operation, classes, place)
         return PythonFunction(name, TakesKeyAndValue(call) if of_key else call, on_error, deterministic, of_batches)
 
     def _initializer(
@@ -486,9 +492,12 @@ class _Declared(Generic[K, V]):
         return function
 
     def _with_records(
-        self, call: Callable[..., Any], operation: str, values: tuple[type | None, ...]
+        self, call: Callable[..., Any], operation: str, values: tuple[type | None, ...], place: int | None
     ) -> Callable[..., Any]:
-        """A function that is given objects of the dataclasses which its parameters, or the stream, have."""
+        """A function that is given objects of the dataclasses which its parameters, or the stream, have.
+
+        ``place`` is the place of the argument that has the fields of this stream; None where there is none.
+        """
         classes: list[RecordClass | None] = []
         for cls in given_classes(call, values):
             try:
@@ -497,7 +506,7 @@ class _Declared(Generic[K, V]):
                 classes.append(None)
         if not any(classes):
             return call
-        of_value = classes[-1] if len(classes) == 1 or values == (None, self._record_class) else None
+        of_value = None if place is None else classes[place]
         if of_value is not None and self._fields is not None:
             required, cls = of_value.required, of_value.cls
             if missing := [name for name in required if name not in self._fields]:
@@ -1535,12 +1544,15 @@ class KStream(_Declared[K, V]):
     def join(
         self,
         other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
-        value: Mapping[str, Text] | None = None,
+        value: Mapping[str, Text] | Callable[..., Any] | None = None,
         *,
         key: Text | None = None,
         within: JoinWindows | None = None,
         grace: Duration | None = None,
         store: str | None = None,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
         name: str | None = None,
         **fields: Expression,
     ) -> KStream[K, Any]:
@@ -1548,7 +1560,8 @@ class KStream(_Declared[K, V]):
 
         Examples: ``purchases.join(customers, {"id": "id", "city": "table.city"})``,
         ``orders.join(payments, {"id": "id", "paid": "other.amount"}, within=JoinWindows("10 minutes"))``,
-        ``orders.join(products, {"id": "id", "price": "table.price"}, key="product")``
+        ``orders.join(products, {"id": "id", "price": "table.price"}, key="product")``,
+        ``purchases.join(customers, lambda purchase, customer: {"city": customer.city}, schema="city string")``
 
         A record without a match is dropped. Two streams give a record for each two records of the same key that are not
         further apart than the window allows. Its timestamp is the later one of both.
@@ -1558,13 +1571,17 @@ class KStream(_Declared[K, V]):
                 global table, from :meth:`Topology.global_table`. Or a stream with the same key.
             value: The fields of the result: name to Spark SQL expression, in which the table's fields are
                 ``table.<field>``, and those of the other stream ``other.<field>``. Without it the result has the fields
-                of both.
+                of both. Or a function of the values of both sides (``ValueJoiner``), or of the key and both
+                (``ValueJoinerWithKey``): ``lambda purchase, customer: …``. A side without a match is None.
             key: For a global table: an expression of the key that is looked up (``KeyValueMapper``), as ``"product"``.
             within: For a stream: how far apart in time two records may be.
             grace: For a versioned table, a duration: a record waits until a record of its stream task is later by that,
                 so that it meets rows that come late (``Joined.withGracePeriod``). None joins it at once.
             store: For a stream: the names of its two state stores are ``<store>-this-join-store`` and
                 ``<store>-other-join-store`` (``StreamJoined.withStoreName``).
+            schema: For a function; see :meth:`map_values`.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). For a stream the beginning of the names of its processors
                 (``StreamJoined.withName``). Without it the library's numbering gives one.
             fields: Further fields of the result, as ``city=F.table.city``.
@@ -1572,18 +1589,27 @@ class KStream(_Declared[K, V]):
         Returns:
             The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
+        if callable(value):
+            self._refuse_fields(fields, "join")
+            joiner = self._joiner(value, other, "join", schema, on_error, deterministic)
+            joined = self._join(other, self._both_sides(other), key, within, grace, store, name, "join")
+            return self._joined_by(joiner, joined, value)
+        self._refuse_schema(schema, "join")
         columns = self._named(value, fields, "join") if fields else value
         return self._join(other, columns, key, within, grace, store, name, "join")
 
     def left_join(
         self,
         other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
-        value: Mapping[str, Text] | None = None,
+        value: Mapping[str, Text] | Callable[..., Any] | None = None,
         *,
         key: Text | None = None,
         within: JoinWindows | None = None,
         grace: Duration | None = None,
         store: str | None = None,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
         name: str | None = None,
         **fields: Expression,
     ) -> KStream[K, Any]:
@@ -1602,19 +1628,33 @@ class KStream(_Declared[K, V]):
             grace: For a versioned table, a duration: so long a record waits for late rows; see :meth:`join`.
             store: For a stream: the names of its three state stores are ``<store>-this-join-store``,
                 ``<store>-outer-other-join-store`` and ``<store>-left-shared-join-store``.
+            schema: For a function; see :meth:`map_values`.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
             name: As for :meth:`join`.
             fields: As for :meth:`join`.
         """
+        if callable(value):
+            self._refuse_fields(fields, "left_join")
+            joiner = self._joiner(value, other, "left_join", schema, on_error, deterministic)
+            sides = self._both_sides(other)
+            return self._joined_by(
+                joiner, self._join(other, sides, key, within, grace, store, name, "left_join"), value
+            )
+        self._refuse_schema(schema, "left_join")
         columns = self._named(value, fields, "left_join") if fields else value
         return self._join(other, columns, key, within, grace, store, name, "left_join")
 
     def outer_join(
         self,
         other: KStream[Any, Any],
-        value: Mapping[str, Text] | None = None,
+        value: Mapping[str, Text] | Callable[..., Any] | None = None,
         *,
         within: JoinWindows | None = None,
         store: str | None = None,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
         name: str | None = None,
         **fields: Expression,
     ) -> KStream[K, Any]:
@@ -1628,11 +1668,61 @@ class KStream(_Declared[K, V]):
             within: As for :meth:`join`.
             store: The names of its three state stores are ``<store>-outer-this-join-store``,
                 ``<store>-outer-other-join-store`` and ``<store>-outer-shared-join-store``.
+            schema: For a function; see :meth:`map_values`.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
             name: As for :meth:`join`.
             fields: As for :meth:`join`.
         """
+        if callable(value):
+            self._refuse_fields(fields, "outer_join")
+            joiner = self._joiner(value, other, "outer_join", schema, on_error, deterministic)
+            joined = self._join_stream(other, self._both_sides(other), within, store, name, "outer_join")
+            return self._joined_by(joiner, joined, value)
+        self._refuse_schema(schema, "outer_join")
         columns = self._named(value, fields, "outer_join") if fields else value
         return self._join_stream(other, columns, within, store, name, "outer_join")
+
+    def _joiner(
+        self,
+        call: Callable[..., Any],
+        other: object,
+        operation: str,
+        schema: str | None,
+        on_error: str,
+        deterministic: bool,
+    ) -> JoinFunction:
+        """The function that makes the value of a join, of the values of both sides."""
+        classes = (self._record_class, getattr(other, "_record_class", None))
+        sides, with_key = ("the value", "the other value"), ("the key", "the value", "the other value")
+        of_key = arguments_fault(call, *sides) is not None and arguments_fault(call, *with_key) is None
+        function = self._function(
+            call,
+            operation,
+            on_error,
+            deterministic,
+            with_key if of_key else sides,
+            (None, *classes) if of_key else classes,
+        )
+        made = self._made_by(function, schema, operation)
+        function = replace(function, call=TakesBothSides(function.call, of_key))
+        return JoinFunction(function, tuple((made or {}).items()))
+
+    def _both_sides(self, other: object) -> dict[str, Text]:
+        """The values of both sides, as the fields of one."""
+        side = "other" if isinstance(other, KStream) else "table"
+        of_other: tuple[str, ...] | None = getattr(other, "_fields", None)
+        return {
+            THIS: f"struct({', '.join(f'`{name}`' for name in self._fields or ())})",
+            OTHER: f"struct({', '.join(f'{side}.`{name}`' for name in of_other or ())})",
+        }
+
+    def _joined_by(self, joiner: JoinFunction, joined: KStream[K, Any], call: Callable[..., Any]) -> KStream[K, Any]:
+        """The stream of what a function makes of a join. The library's join calls the function itself."""
+        if joined._fields is None:
+            return joined
+        node = self._graph.processor(f"joiner of {joined._node.name}", joiner, joined._node)
+        return replace(joined, _node=node, _fields=_names(dict(joiner.fields)), _record_class=returned_class(call))
 
     def _join(
         self,

@@ -125,6 +125,11 @@ class MapValuesFunction:
 
 
 @dataclass(frozen=True)
+class JoinFunction(MapValuesFunction):
+    """The value of a join: what a function makes of both sides. The library's join calls it, and has no node for it."""
+
+
+@dataclass(frozen=True)
 class MapFunction:
     """A new key and a new value for each record: what a function returns. The expression ``key`` sees its fields."""
 

@@ -161,8 +161,8 @@ class _DeclaredStore:
         def used(*args: Any, **kwargs: Any) -> NoReturn:
             raise _NotInInit(
                 f"the store has no {name}() yet",
-                "Keep the store in init, and use it in process or in a punctuator. What it is to have from the beginning"
-                " is put by the first record that finds it empty",
+                "Keep the store in init, and use it in process or in a punctuator. What it is to have from the "
+                "beginning is put by the first record that finds it empty",
             )
 
         return used

@@ -22,6 +22,7 @@ from streamplan.model.operations import (
     FilterNotFunction,
     FinalAggregateWindowsFunction,
     ForeignKeyResult,
+    JoinFunction,
     MapValuesFunction,
     NullKeyFilter,
 )
@@ -39,6 +40,7 @@ from streamplan.model.windows import (
     TimeWindows,
     UntilWindowCloses,
 )
+from streamplan.observability.diagram import diagram_of
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
 
@@ -1316,3 +1318,26 @@ def test_a_function_of_a_key_and_a_dataclass_is_given_an_object_of_it(topology: 
     assert [fault.message for fault in wrong.faults] == [
         "filter: tests.unit.model.test_declaration.same takes an object of Item, and the value has no field id"
     ]
+
+
+def test_a_function_makes_the_value_of_a_join_and_the_library_sees_the_join_alone(topology: Topology) -> None:
+    orders = topology.stream("orders", value=Json("id string, `odd name` string"), key="customer")
+    customers = topology.table("customers", value=Json("city string, order int"), key="customer")
+    made = orders.left_join(
+        customers,
+        lambda key, order, customer: {"id": f"{key} {order.id} {order.record.key}", "city": customer and customer.city},
+        schema="id string, city string",
+    )
+    made.filter("city = 'Lyon'").to("out")
+    assert topology.faults == ()
+    described = topology.describe()
+    assert "joiner" not in described
+    assert "--> KSTREAM-FILTER-0000000005\n" in described
+    (joiner,) = (node for node in topology.subtopologies[0].processors if isinstance(node.operation, JoinFunction))
+    assert isinstance(joiner.operation, JoinFunction)
+    of_order, nobody = SimpleNamespace(id="1", odd="x"), SimpleNamespace(city=None, order=None)
+    record = SimpleNamespace(this=of_order, other=nobody, record=SimpleNamespace(key="k"))
+    assert joiner.operation.function.call(record) == {"id": "k 1 k", "city": None}
+    assert topology.subtopologies[0].of_library_before(topology.subtopologies[0].sinks[0])
+    drawn = diagram_of(Pipeline("app", topology, "", {"orders": 1, "customers": 1, "out": 1}))
+    assert not [node.name for node in drawn.nodes if "joiner" in node.name]

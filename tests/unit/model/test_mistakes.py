@@ -311,7 +311,13 @@ customers.map_values(lambda customer: {"town": customer.city})
 → 1: map_values: value is a lambda; it takes a mapping such as {'name': 'expression'}. A table takes expressions. With a function write to_stream().map_values(function).to_table()
 
 orders.join(customers, lambda order, customer: {"city": customer.city})
-→ 1: join: value is a lambda; it takes a mapping such as {'name': 'expression'}. Write the fields of both sides, as {'id': 'id', 'city': 'table.city'} ('other.city' of a stream). What needs a function is computed behind it: map_values(function), of a table behind to_stream()
+→ 1: join: what orders.<lambda> returns is not known. For example schema='id string, risk double', or the return type hint of a dataclass
+
+orders.join(customers, lambda order: {"city": "x"}, schema="city string")
+→ 1: join: orders.<lambda> takes (order), and is called with the value, the other value. Write a function that takes the value, the other value
+
+customers.join(topology.table("addresses", value=Json("street string"), key="customer"), lambda one, other: one)
+→ 1: join: value is a lambda; it takes a mapping such as {'name': 'expression'}. Tables are joined by expressions, as {'id': 'id', 'city': 'table.city'}. With a function write to_stream().map_values(function) behind it
 
 customers.to_stream("town")
 → 1: select_key: the value has no field 'town'. It has: name, city
@@ -519,7 +525,7 @@ customers.join(orders)
 → 1: join: with a KStream. Join a table of this topology
 
 orders.join(customers, "customer = id")
-→ 1: join: value is the text 'customer = id'; it takes a mapping such as {'name': 'expression'}. Records are joined by their key: give both sides the same key before, with select_key('…')
+→ 1: join: value is the text 'customer = id'; it takes a mapping such as {'name': 'expression'} or a function. Records are joined by their key: give both sides the same key before, with select_key('…')
 
 orders.join(customers, {"city": "customers.city"})
 → 1: join, city: the value has no field 'customers'. Write table.city
@@ -671,7 +677,7 @@ Pipeline("orders", topology, "Counts orders.", {"orders": 2, "payments": 2, "cus
 # Global tables and grouped tables
 
 orders.join(products, "customer")
-→ 1: join: value is the text 'customer'; it takes a mapping such as {'name': 'expression'}. Write key='customer'
+→ 1: join: value is the text 'customer'; it takes a mapping such as {'name': 'expression'} or a function. Write key='customer'
 
 orders.join(products, {"title": "title"}, key="customer")
 → 1: join, title: the value has no field 'title'. Write table.title
