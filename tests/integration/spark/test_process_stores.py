@@ -29,6 +29,7 @@ from streamplan.serdes.primitive import Long, String
 from streamplan.spark.recount.recount import recount
 
 from tests.support.running_tried import kill_when_written, running
+from tests.support.soak import soak
 from tests.support.tried_topology import EPOCH, SALE, Tried, sale
 from tests.support.waiting import eventually
 
@@ -138,7 +139,7 @@ class Prices(Processor):
         self.context.forward({"text": f"{before and before.value}: {known}"})
 
 
-@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
+@pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
 def test_a_versioned_store_has_late_values_in_their_places_also_after_a_restore(tried: Tried) -> None:
     stores = {"prices": VersionedKeyValueStore(String(), Long(), history="10 seconds")}
     sales = tried.topology.stream(tried.named("sales"), value=SALE)
@@ -211,6 +212,47 @@ def test_the_stores_of_a_table_and_of_a_count_are_read(tried: Tried) -> None:
         "3: a=z@2, k=2@6 l=1@5",
         "4: a=z@2, k=2@6 l=2@8",
     ]
+    assert tried.dead_letters() == []
+
+
+class ReadsResults(Processor):
+    """Tells what the tables have that a reducer, a stream and Python functions have made."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.tables = context, [context.get_state_store(name) for name in ("last", "latest", "sums")]
+        self.calls = context.get_state_store("calls")
+
+    def process(self, record: Record) -> None:
+        self.calls.put("calls", 1 + (self.calls.get("calls") or 0))
+        found = [" ".join(f"{key}={of.value.amount}" for key, of in table.all()) for table in self.tables]
+        self.context.forward({"text": f"{self.calls.get('calls')}: {', '.join(found)}"})
+
+
+def added(key: str, sold: Any, total: Any) -> dict[str, int]:
+    return {"amount": total.amount + sold.amount}
+
+
+@pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
+def test_the_stores_of_reduce_of_to_table_and_of_functions_are_read(tried: Tried) -> None:
+    tried.partition_counts = dict.fromkeys((tried.named("sales"), tried.named("out")), 1)
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    stores = {
+        "last": sales.group_by_key().reduce(store="last"),
+        "latest": sales.to_table(store="latest"),
+        "sums": sales.group_by_key().aggregate(lambda: {"amount": 0}, added, schema="amount bigint", store="sums"),
+        "calls": KeyValueStore(String(), Long()),
+    }
+    sales.process(ReadsResults, stores=stores, schema="text string").to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0)])
+    tried.drain()
+    tried.produce("sales", [("b", sale("x", 5), 1)])
+    tried.drain()
+    tried.run_last_again(0)
+    tried.produce("sales", [("a", sale("x", 3), 2)])
+    tried.drain()
+    texts = [json.loads(message.value())["text"] for message in tried.read(tried.named("out"))]
+    assert texts == ["1: a=1, a=1, a=1", "2: a=1 b=5, a=1 b=5, a=1 b=5", "3: a=3 b=5, a=3 b=5, a=4 b=5"]
     assert tried.dead_letters() == []
 
 

@@ -292,7 +292,6 @@ def test_a_changed_store_that_is_read_is_judged(topology: Topology, orders: KStr
     ("aggregate", "told"),
     [
         (lambda grouped: grouped.aggregate({"n": "avg(amount)"}, store="users"), "the store 'users' of KSTREAM-AGG"),
-        (lambda grouped: grouped.reduce(store="users"), "the store 'users' of KSTREAM-REDUCE-"),
         (
             lambda grouped: grouped.windowed_by(TimeWindows("1 minute")).count(store="users"),
             ", which has windows, is read by a processor",
@@ -305,6 +304,23 @@ def test_a_store_that_holds_more_than_results_is_not_read(
     orders.process(Reader, stores={"users": aggregate(orders.group_by_key())}, schema="n bigint").to("out")
     with pytest.raises(Exception, match=told):
         pipeline_of(topology)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda orders: orders.group_by_key().reduce(store="users"),
+        lambda orders: orders.group_by_key().reduce(lambda old, new: new, store="users"),
+        lambda orders: orders.group_by_key().aggregate(dict, lambda *of: {}, schema="n bigint", store="users"),
+        lambda orders: orders.to_table(store="users"),
+    ],
+    ids=["reduce", "a reducer", "functions", "to_table"],
+)
+def test_the_store_of_a_result_is_read(topology: Topology, orders: KStream, made: Any) -> None:
+    orders.process(Reader, stores={"users": made(orders)}, schema="n bigint").to("out")
+    pipeline_of(topology)
+    reading = next(stage for stage in stages_of(topology.subtopologies[0]) if stage.read_nodes)
+    assert [node.store for node in reading.read_nodes] == ["users"]
 
 
 def test_the_name_of_a_store_that_is_read_is_that_of_the_table(topology: Topology, orders: KStream) -> None:
