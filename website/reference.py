@@ -62,6 +62,7 @@ FUNCTION_CLASSES = (
     "SessionStore",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
+    "VersionedKeyValueStore",
     "arrow_batch",
 )
 

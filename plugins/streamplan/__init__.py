@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         SessionStore,
         TimestampedKeyValueStore,
         TimestampedWindowStore,
+        VersionedKeyValueStore,
         WindowStore,
     )
     from streamplan.model.topology import Topology
@@ -111,6 +112,7 @@ __all__ = [
     "UntilTimeLimit",
     "UntilWindowCloses",
     "Versioned",
+    "VersionedKeyValueStore",
     "WindowStore",
     "WindowedCogroupedKStream",
     "WindowedKStream",
@@ -151,6 +153,7 @@ _MODULES = {
     "SessionStore": "streamplan.model.processor",
     "TimestampedKeyValueStore": "streamplan.model.processor",
     "TimestampedWindowStore": "streamplan.model.processor",
+    "VersionedKeyValueStore": "streamplan.model.processor",
     "WindowStore": "streamplan.model.processor",
     "Record": "streamplan.model.processor",
     "Protobuf": "streamplan.serdes.protobuf",

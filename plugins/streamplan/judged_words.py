@@ -66,6 +66,11 @@ _GRACE = (
     "versioned table: stream.join(table, …, grace='…')"
 )
 
+_NO_BUFFER = (
+    "Leave it out: windows wait in the state store of the aggregate, and not in memory. A window is passed when it "
+    "closes, and not before"
+)
+
 _ELSEWHERE = {
     # of PySpark's join
     "on": "Records are joined by their key: give both sides the same key before, with select_key('…')",
@@ -94,8 +99,10 @@ _ELSEWHERE = {
     "checkpoint_location": "STREAMPLAN_HOME says where checkpoints are kept, not the declaration",
     "processing_guarantee": "Nothing needs to be said: every pipeline is exactly-once",
     # of Suppressed
-    "max_records": "The buffer has no limit: a window is passed when it closes, and not before",
-    "max_bytes": "The buffer has no limit: a window is passed when it closes, and not before",
+    "max_records": _NO_BUFFER,
+    "max_bytes": _NO_BUFFER,
+    "shut_down_when_full": _NO_BUFFER,
+    "emit_early_when_full": "A buffer with max_records passes early what waits longest: leave it out",
     "time_to_wait": "A window is passed when it closes. A micro-batch passes the last update of each key without it",
 }
 """Parameters of other libraries that stand elsewhere here, and where."""
@@ -390,6 +397,8 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         return OF_ANOTHER_LIBRARY
     if hasattr(value, "schema") and isinstance(value.schema, str) and name in ("schema", "state"):
         return f"Write its text: {value.schema!r}"
+    if type(value).__name__ == "GlobalKTable" and name == "stores":
+        return "Look it up before the class: left_join(products, {…}, key='product').process(…)"
     if type(value).__module__ == "streamplan.model.processor" and name in ("store", "state"):
         return f"Write stores={{'name': {shown(value)}}}"
     match value:
@@ -457,7 +466,20 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
     if str in kinds and callable(value) and not isinstance(value, type) and not is_declared:
         if operation in ("map", "flat_map"):
             return f"The key is an expression. The value may be a function: {operation}('key', function, schema='…')"
-        return "Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it"
+        if operation.startswith("filter"):  # that of a stream takes a function
+            return "A table takes an expression. With a function write to_stream().filter(function).to_table()"
+        return (
+            "Write an expression in Spark SQL as a text. What needs a function is computed before it, in map_values of "
+            "a stream"
+        )
+    if of_texts and callable(value) and not isinstance(value, type) and not is_declared:
+        if operation.endswith("join"):  # that of a stream takes a function
+            return (
+                "Tables are joined by expressions, as {'id': 'id', 'city': 'table.city'}. With a function write "
+                "to_stream().map_values(function) behind it"
+            )
+        if operation == "map_values":  # that of a stream takes a function
+            return "A table takes expressions. With a function write to_stream().map_values(function).to_table()"
     return ""
 
 
@@ -521,6 +543,10 @@ def meant_by(name: str, value: Any, operation: str, parameters: Sequence[inspect
             return f"Write value=Json({value!r})"
         if type(value).__module__ == "pyspark.sql.types" and (written := _of_spark_type(value, operation, "", True)):
             return written.replace("Write ", "Write value=")
+    if name in ("on", "how") and operation.endswith("join"):
+        return _ELSEWHERE[name]
+    if operation == "UntilTimeLimit" and name == "max_bytes":
+        return "The buffer is on disk, and bounded by its number of keys: max_records=10_000"
     if meant:
         return f"Write {meant}={shown(value)}"
     word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

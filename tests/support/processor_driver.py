@@ -7,7 +7,13 @@ from datetime import timedelta
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from streamplan.model.processor import SessionStore, TimestampedKeyValueStore, TimestampedWindowStore, WindowStore
+from streamplan.model.processor import (
+    SessionStore,
+    TimestampedKeyValueStore,
+    TimestampedWindowStore,
+    VersionedKeyValueStore,
+    WindowStore,
+)
 
 from tests.support.kafka_streams import STREAMS, properties
 from tests.support.streams_library import Callback, Library, raw
@@ -117,6 +123,9 @@ def add_stores(library: Library, stores: Mapping[str, Any]) -> None:
                 builder = made.timestampedWindowStoreBuilder if is_timed else made.windowStoreBuilder
                 persistent = made.persistentTimestampedWindowStore if is_timed else made.persistentWindowStore
                 kept = persistent(name, duration(store.retention), duration(store.size), False)
+            case VersionedKeyValueStore():
+                builder = made.versionedKeyValueStoreBuilder
+                kept = made.persistentVersionedKeyValueStore(name, duration(store.history))
             case TimestampedKeyValueStore():
                 builder, kept = made.timestampedKeyValueStoreBuilder, made.persistentTimestampedKeyValueStore(name)
             case _:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import Row
 from streamplan.model.functions import PythonFunction
-from streamplan.model.operations import ProcessWithStores, Schedule, SessionStateStore, StateStore
+from streamplan.model.operations import ProcessWithStores, Schedule, SessionStateStore, StateStore, VersionedStateStore
 from streamplan.model.processor import KeyValueStore, Processor
 from streamplan.model.processor_stores import AnyStore, declared_store, schedules_of
 from streamplan.model.windows import stored_session_key, stored_window_key
@@ -95,11 +95,17 @@ class StoresTask:
         rows = [
             Row(partition=0, at=at, key=key, value=value, of=place, offset=offset)
             for place, store in enumerate(self.stores)
-            for offset, (key, (value, at)) in enumerate(self.changelogs[store.store].items())
-            if value is not None
+            for offset, (key, value, at) in enumerate(self._stored(store))
         ]
         rows += [Row(**{**_row(each).asDict(), "value": _json(each), "offset": each.offset}) for each in tables]
         assert not self._run(RestoredProcessStores(0, self.tasks, self.stores, times or {}, self.tables), rows)
+
+    def _stored(self, store: StateStore) -> Iterable[tuple[bytes, bytes | None, int]]:
+        """What a state is restored from: of a versioned store each change, and of others the last one of each key."""
+        if isinstance(store, VersionedStateStore):
+            return [change for name, *change in self.changes if name == store.store]
+        changelog = self.changelogs[store.store]
+        return [(key, value, at) for key, (value, at) in changelog.items() if value is not None]
 
     def values(self, store: str) -> dict[Any, Any]:
         """What a changelog has, as JSON, or as bytes where it is none."""

@@ -237,6 +237,8 @@ def ours(steps: Steps) -> Topology:
                 return on.left_join(other, {"count": "table.count"}, name=name)
             case "outer_join":
                 return on.outer_join(other, {"count": "other.count"}, within=JOINED_WITHIN, store=store, name=name)
+            case "to_stream" if step.topic == "keyed":
+                return on.to_stream("count", name=name)
             case "to_stream":
                 return on.to_stream(name=name)
         raise LookupError(step.word)
@@ -415,6 +417,8 @@ def theirs(jvm: Any, steps: Steps) -> str:
                     options = [joined.withGracePeriod(jvm.java.time.Duration.ofSeconds(step.grace))]
                 join = {"join": on.join, "left_join": on.leftJoin}[step.word]
                 return join(other, _function("ValueJoiner"), *options)
+            case "to_stream" if step.topic == "keyed":
+                return on.toStream(_function("KeyValueMapper"), *plain)
             case "to_stream":
                 return on.toStream(*plain)
         raise LookupError(step.word)
@@ -547,6 +551,8 @@ CASES = {
     "to_stream; filter; to out",
     "with windows and without": "stream orders; group_by as=grouped; windowed_by; count; grouped.count",
     "with windows and without, named": "stream orders; group_by name=x as=grouped; windowed_by; count; grouped.count",
+    "windows counted, with another key": "stream orders; group_by; windowed_by; count; to_stream keyed; to out",
+    "a table's updates with another key": "table users; to_stream keyed name=updates; group_by_key; count",
     "windows re-keyed and counted": "stream orders; group_by; windowed_by; count; to_stream; group_by; count",
     # sessions
     "sessions counted": "stream orders; group_by; windowed_by sessions; count; to_stream; to out",

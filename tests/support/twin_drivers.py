@@ -101,7 +101,12 @@ class LibraryDriver:
             records = self._outputs[topic].readRecordsToList()
             # What a buffer of suppress has written has no timestamp: the producer gives it that of its clock.
             found[topic] = [(raw(r.getKey()), raw(r.getValue()), int(r.timestamp() or 0)) for r in records]
-        return {topic: without_repeated_deletions(records) for topic, records in found.items() if records}
+        changelogs = {topic for topic in found if topic.endswith("-changelog")}
+        return {
+            topic: without_repeated_deletions(records) if topic in changelogs else records
+            for topic, records in found.items()
+            if records
+        }
 
     def close(self) -> None:
         self._driver.close()
@@ -177,6 +182,13 @@ def by_key(outputs: dict[str, list[tuple[Any, Any, int]]]) -> dict[str, dict[Any
         for key, value, at in records:
             found.setdefault(topic, {}).setdefault(key, []).append((value, at))
     return found
+
+
+def differences(mine: dict[str, list[tuple[Any, Any, int]]], its: dict[str, list[tuple[Any, Any, int]]]) -> str:
+    """The topics that have other records for a key, with the records of both."""
+    ours, theirs = by_key(mine), by_key(its)
+    unlike = [topic for topic in sorted({*ours, *theirs}) if ours.get(topic) != theirs.get(topic)]
+    return "\n".join(f"{topic}: ours {ours.get(topic)}, the library's {theirs.get(topic)}" for topic in unlike)
 
 
 def without_vain_deletions(
@@ -333,7 +345,7 @@ def compare(
                 its |= last_of_each_key({topic: its[topic] for topic in its if topic.endswith("-changelog")})
             if not deletes:
                 mine, its = (without_vain_deletions(each, seen) for each, seen in zip((mine, its), there, strict=True))
-            assert by_key(mine) == by_key(its), f"record {number}: {record} in {steps}"
+            assert by_key(mine) == by_key(its), f"record {number}: {record} in {steps}:\n{differences(mine, its)}"
             assert all(mine.get(topic) == its.get(topic) for topic in ordered), f"record {number}: {record} in {steps}"
             written += sum(map(len, its.values()))
     return written

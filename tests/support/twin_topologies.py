@@ -151,6 +151,17 @@ def is_even(record: Any) -> bool | None:
     return None if record.n is None else record.n % 2 == 0
 
 
+def of_both(one: Any, other: Any) -> dict[str, Any]:
+    """What a join with a table gives. A side of which nothing is known is None."""
+    return {"n": one and one.n, "s": other and other.s}
+
+
+def met(key: str, one: Any, other: Any) -> dict[str, Any]:
+    """What a join of streams gives: a field is null where either is."""
+    n, s = [[side and getattr(side, name) for side in (one, other)] for name in ("n", "s")]
+    return {"n": None if None in n else 10 * n[0] + n[1], "s": None if None in s else "".join(s)}
+
+
 def odd_ones(record: Any) -> list[dict[str, Any]]:
     return [{"n": record.n, "s": record.s}] if record.n is not None and record.n % 2 else []
 
@@ -332,13 +343,13 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
         case "filter_not", [stream]:
             return stream.filter_not("n > 1")
         case "python_filter_not", [stream]:
-            return stream.filter_not(is_even)
+            return stream.filter_not(lambda key, value: is_even(value))
         case "flat_map_values", [stream]:
             return stream.flat_map_values(
                 "filter(array(1, 2, 3), x -> x <= n)", {"n": "n + element", "s": "s"}, name=name
             )
         case "python_flat_map_values", [stream]:
-            return stream.flat_map_values(odd_ones, schema=VALUE.schema)
+            return stream.flat_map_values(lambda key, value: odd_ones(value), schema=VALUE.schema)
         case "split", [stream]:
             return stream.split(name=name).branch("n > 4").branch(is_even).branch("s = 'x'", name="x").default_branch()
         case "split_loosely", [stream]:
@@ -360,7 +371,7 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
         case "python_filter", [stream]:
             return stream.filter(is_small)
         case "python_map_values", [stream]:
-            return stream.map_values(tripled, schema=VALUE.schema)
+            return stream.map_values(lambda key, value: tripled(value), schema=VALUE.schema)
         case "python_map", [stream]:
             return stream.map("concat(s, '-', n % 2)", tripled, schema=VALUE.schema)
         case "python_flat_map", [stream]:
@@ -438,6 +449,15 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return grouped.aggregate(dict, counted_in_a_row, **merger, schema=VALUE.schema, store=name)
         case "join", [stream, table]:
             return stream.join(table, {"n": "n", "s": "table.s"}, name=name)
+        case (("python_join" | "python_left_join") as word, [stream, table]):
+            join = stream.join if word == "python_join" else stream.left_join
+            return join(table, of_both, schema=VALUE.schema, name=name)
+        case "python_join_global", [stream, table]:
+            return stream.left_join(table, of_both, key=LOOKED_UP, schema=VALUE.schema, name=name)
+        case (("python_join_soon" | "python_outer_join_soon") as word, [stream, other]):
+            within = JOINED_WITHIN[word.removeprefix("python_")]
+            join = stream.join if word == "python_join_soon" else stream.outer_join
+            return join(other, met, within=within, schema=VALUE.schema, name=name)
         case word, [stream, other] if word in JOINED_WITHIN:
             value = {"n": "10 * n + other.n", "s": "concat(s, other.s)"}
             if word in ("join_stream", "join_soon"):
@@ -878,7 +898,7 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return library.builder.table(step.topic, library.consumed(n=int, s=str), library.stored(store))
         case "global_table", []:
             return library.builder.globalTable(step.topic, library.consumed(n=int, s=str))
-        case (("join_global" | "left_join_global") as word, [stream, table]):
+        case (("join_global" | "left_join_global" | "python_join_global") as word, [stream, table]):
             join = stream.join if word == "join_global" else stream.leftJoin
             looked_up = _function("KeyValueMapper", "apply", lambda key, value: _looked_up(value))
             joined = _function("ValueJoiner", "apply", _joined)
@@ -1062,9 +1082,10 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             empty = _function("Initializer", "apply", lambda: b"{}")
             merger = [_function("Merger", "apply", _one_after_the_other)] if of_sessions else []
             return grouped.aggregate(empty, _function("Aggregator", "apply", _counted_in_a_row), *merger, stored)
-        case "join", [stream, table]:
+        case (("join" | "python_join"), [stream, table]):
             return stream.join(table, _function("ValueJoiner", "apply", _joined), named_join())
-        case word, [stream, other] if word in JOINED_WITHIN:
+        case word, [stream, other] if word.removeprefix("python_") in JOINED_WITHIN:
+            word = word.removeprefix("python_")
             millis, within = library.jvm.java.time.Duration.ofMillis, JOINED_WITHIN[word]
             windows = library.jvm.org.apache.kafka.streams.kstream.JoinWindows.ofTimeDifferenceAndGrace(
                 millis(within.before_ms), millis(within.grace_ms)
@@ -1084,7 +1105,7 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             join = {"join": table.join, "left_join": table.leftJoin, "outer_join": table.outerJoin}[method]
             stored = [library.stored(name)] if word.endswith("stored") else []
             return join(other, _function("ValueJoiner", "apply", _met_or_not), *stored)
-        case "left_join", [stream, table]:
+        case (("left_join" | "python_left_join"), [stream, table]):
             return stream.leftJoin(table, _function("ValueJoiner", "apply", _joined), named_join())
         case (("join_late" | "left_join_late") as word, [stream, table]):
             join = stream.join if word == "join_late" else stream.leftJoin

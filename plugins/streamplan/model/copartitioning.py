@@ -18,7 +18,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 from streamplan.errors import Refused, did_you_mean
 from streamplan.model.java_collections import hash_order, objects_hash, string_hash
-from streamplan.model.operations import Aggregate, Count, StateStore, StoreForJoin, VersionedTableSource
+from streamplan.model.operations import (
+    Aggregate,
+    Count,
+    StateStore,
+    StoreForJoin,
+    VersionedStateStore,
+    VersionedTableSource,
+)
 from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.model.topology import Topology
 
@@ -159,7 +166,7 @@ def _hash(topology: Topology, subtopology: Subtopology) -> int:
                 case StateStore(retention_ms=retention_ms, retain_duplicates=False) if retention_ms is not None:
                     retention = retention_ms ^ retention_ms >> 32
                     changelogs += topic ^ objects_hash(topic, configs, retention, not_enforced)
-                case VersionedTableSource(history_ms=history_ms):
+                case VersionedTableSource(history_ms=history_ms) | VersionedStateStore(history_ms=history_ms):
                     lag = history_ms ^ history_ms >> 32
                     changelogs += topic ^ objects_hash(topic, configs, lag, not_enforced)
                 case StoreForJoin(windows=windows):

@@ -166,8 +166,7 @@ def no_aggregate(initializer: Callable[[], Any]) -> str | None:
 
 def unread_annotation(function: Callable[..., Any]) -> str | None:
     """Return why an annotation of a function cannot be read; None where all can."""
-    if isinstance(function, TakesRecords):
-        function = function.call
+    function = _of_user(function)
     try:
         typing.get_type_hints(function)
     except NameError as error:
@@ -179,8 +178,7 @@ def unread_annotation(function: Callable[..., Any]) -> str | None:
 
 def told_result(function: Callable[..., Any]) -> str:
     """Return how the type hint of a function's result is written; empty without one that says something."""
-    if isinstance(function, TakesRecords):
-        function = function.call
+    function = _of_user(function)
     if getattr(function, "__module__", "").startswith("streamplan."):  # a method that a processor inherits
         return ""
     hint = getattr(function, "__annotations__", {}).get("return", "")
@@ -197,8 +195,7 @@ def hinted_schema(function: Callable[..., Any], *, each: bool = False) -> str | 
     Args:
         each: Whether the function returns several results, so that the hint is that of a list or an iterator.
     """
-    if isinstance(function, TakesRecords):
-        function = function.call
+    function = _of_user(function)
     try:
         result: Any = typing.get_type_hints(function, include_extras=True).get("return")
     except (NameError, TypeError):  # a name that is only known to a type checker; an object without hints
@@ -234,6 +231,72 @@ class TakesRecords:
         """The code of the user's function. The line of an exception is looked for in its file."""
         code: types.CodeType = self.call.__code__
         return code
+
+
+@dataclass(frozen=True)
+class TakesKeyAndValue:
+    """A function of a key and a value that is called with a record, as the library's ``ValueMapperWithKey``.
+
+    Attributes:
+        call: The function.
+    """
+
+    call: Callable[[Any, Any], Any]
+
+    def __call__(self, record: Any) -> Any:
+        """Call the function with the key and the value of a record."""
+        return self.call(record.record.key, record)
+
+    @property
+    def __code__(self) -> types.CodeType:
+        """The code of the user's function. The line of an exception is looked for in its file."""
+        code: types.CodeType = self.call.__code__
+        return code
+
+
+THIS, OTHER = "this", "other"
+"""What the two sides of a join are called in the record that its function is called with."""
+
+
+@dataclass(frozen=True)
+class TakesBothSides:
+    """A function of the values of both sides of a join, as the library's ``ValueJoiner`` and ``ValueJoinerWithKey``.
+
+    Attributes:
+        call: The function.
+        with_key: Whether it is given the key, too, which comes first.
+    """
+
+    call: Callable[..., Any]
+    with_key: bool
+
+    def __call__(self, record: Any) -> Any:
+        """Call the function. A side all of whose fields are null is None: there is no such value."""
+        this, other = (
+            None if side is None or all(field is None for field in vars(side).values()) else side
+            for side in (getattr(record, THIS), getattr(record, OTHER))
+        )
+        if this is not None:
+            this.record = record.record
+        return self.call(*([record.record.key] if self.with_key else []), this, other)
+
+    @property
+    def __code__(self) -> types.CodeType:
+        """The code of the user's function. The line of an exception is looked for in its file."""
+        code: types.CodeType = self.call.__code__
+        return code
+
+
+def _of_user(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a declaration has."""
+    while isinstance(function, TakesRecords | TakesKeyAndValue | TakesBothSides):
+        function = function.call
+    return function
+
+
+def takes_key_and_value(function: Callable[..., Any]) -> bool:
+    """Return whether a function can be called with a key and a value, and not with a value alone."""
+    return arguments_fault(function, "the value") is not None and arguments_fault(function, "key", "value") is None
 
 
 @dataclass(frozen=True)

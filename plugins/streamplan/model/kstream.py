@@ -24,11 +24,15 @@ from streamplan.model.diagnostics import caller_location, legal_name, name_fault
 from streamplan.model.expressions import AGGREGATES, Expression, Text, paths_of, plain
 from streamplan.model.functions import (
     ON_ERROR,
+    OTHER,
     REJECT,
     STOP,
+    THIS,
     OnError,
     Printer,
     PythonFunction,
+    TakesBothSides,
+    TakesKeyAndValue,
     TakesRecords,
     arguments_fault,
     function_name,
@@ -38,6 +42,7 @@ from streamplan.model.functions import (
     kind_fault,
     no_aggregate,
     returned_class,
+    takes_key_and_value,
     told_result,
     unread_annotation,
     with_typed_records,
@@ -70,6 +75,7 @@ from streamplan.model.operations import (
     ForEach,
     GlobalJoin,
     Join,
+    JoinFunction,
     KeySelect,
     Map,
     MapFunction,
@@ -168,6 +174,9 @@ _FUNCTIONS_IN_SLIDING_WINDOWS = (
 
 ANSWERED = ("other", "windows", "strategy", "within", "processor", "key_serde")
 """The arguments whose class the operations judge themselves, since they know more to say of it."""
+
+_RECORD = "the record"
+"""What a function of a record is called with."""
 
 _LITERALS = ("true", "false", "null")
 _BARE_NAMES = re.compile(r"[\w\s,]*")
@@ -434,7 +443,7 @@ class _Declared(Generic[K, V]):
         operation: str,
         on_error: str,
         deterministic: bool,
-        given: tuple[str, ...] = ("the record",),
+        given: tuple[str, ...] = (_RECORD,),
         values: tuple[type | None, ...] | None = None,
     ) -> PythonFunction:
         if on_error not in ON_ERROR:
@@ -442,8 +451,13 @@ class _Declared(Generic[K, V]):
         of_batches = is_of_batches(call)
         if of_batches and operation in TAKE_BATCHES:
             given = ("the Arrow batch",)
+        of_key = not of_batches and given == (_RECORD,) and takes_key_and_value(call)
+        if of_key:
+            given, values = ("the key", "the value"), (None, self._record_class)
         if fault := arguments_fault(call, *given):
             what = f"function that takes {', '.join(given) or 'no argument'}{' alone' if len(given) == 1 else ''}"
+            if given == (_RECORD,):
+                what = "function that takes the record, or the key and the value"
             if operation == "process":
                 what = "class without a constructor of its own"
             self._graph.fault(f"{operation}: {function_name(call)} {fault}", f"Write a {what}")
@@ -458,8 +472,10 @@ class _Declared(Generic[K, V]):
             )
         name = function_name(call)
         if not of_batches and given:
-            call = self._with_records(call, operation, (self._record_class,) if values is None else values)
-        return PythonFunction(name, call, on_error, deterministic, of_batches)
+            classes = (self._record_class,) if values is None else values
+            place = len(classes) - 1 if of_key or len(classes) == 1 else None
+            call = self._with_records(call, operation, classes, place)
+        return PythonFunction(name, TakesKeyAndValue(call) if of_key else call, on_error, deterministic, of_batches)
 
     def _initializer(
         self, call: Callable[[], Any], schema: str | None, on_error: str, deterministic: bool
@@ -475,9 +491,12 @@ class _Declared(Generic[K, V]):
         return function
 
     def _with_records(
-        self, call: Callable[..., Any], operation: str, values: tuple[type | None, ...]
+        self, call: Callable[..., Any], operation: str, values: tuple[type | None, ...], place: int | None
     ) -> Callable[..., Any]:
-        """A function that is given objects of the dataclasses which its parameters, or the stream, have."""
+        """A function that is given objects of the dataclasses which its parameters, or the stream, have.
+
+        ``place`` is the place of the argument that has the fields of this stream; None where there is none.
+        """
         classes: list[RecordClass | None] = []
         for cls in given_classes(call, values):
             try:
@@ -486,8 +505,9 @@ class _Declared(Generic[K, V]):
                 classes.append(None)
         if not any(classes):
             return call
-        if len(classes) == 1 and classes[0] is not None and self._fields is not None:
-            required, cls = classes[0].required, classes[0].cls
+        of_value = None if place is None else classes[place]
+        if of_value is not None and self._fields is not None:
+            required, cls = of_value.required, of_value.cls
             if missing := [name for name in required if name not in self._fields]:
                 self._graph.fault(
                     f"{operation}: {function_name(call)} takes an object of {cls.__name__}, and the value has no field "
@@ -725,8 +745,9 @@ class KStream(_Declared[K, V]):
                 with the fields of its value as attributes, and ``record`` with ``key``, ``timestamp``, ``topic``,
                 ``partition`` and ``offset``. It is given an object of a dataclass where its parameter is annotated with
                 one, or has no annotation and the values of the stream are of one, as those of ``Json(Order)`` are. It
-                returns a mapping, a dataclass or a named tuple; None for no value. One that is marked with
-                :func:`streamplan.arrow_batch` is given many records at once.
+                returns a mapping, a dataclass or a named tuple; None for no value. A function of two arguments is given
+                the key and the value (``ValueMapperWithKey``): ``lambda key, order: …``. Type checkers know the form
+                with one argument. One that is marked with :func:`streamplan.arrow_batch` is given many records at once.
             schema: The fields that a function returns, in Spark's DDL. Without it the function's return type tells
                 them: a dataclass, a ``NamedTuple`` or a ``TypedDict``.
             on_error: What happens to a record for which a function raises: ``"reject"`` writes it to the dead-letter
@@ -1036,9 +1057,9 @@ class KStream(_Declared[K, V]):
             store: The name of the key-value store (``StreamsBuilder.addStateStore``).
             state: The fields of the store's values, in Spark's DDL.
             stores: In place of ``store`` and ``state``, by their names the stores of the class, each a
-                :class:`streamplan.KeyValueStore`, :class:`streamplan.WindowStore` or
-                :class:`streamplan.SessionStore`. Processors share a store of
-                the same name and declaration. Or a table, whose store the class can read:
+                :class:`streamplan.KeyValueStore`, :class:`streamplan.WindowStore`,
+                :class:`streamplan.SessionStore` or :class:`streamplan.VersionedKeyValueStore`. Processors share a store
+                of the same name and declaration. Or a table, whose store the class can read:
                 ``stores={"per-customer": counts}``.
             schema: The fields of the records that the class returns or forwards, in Spark's DDL. Without it the return
                 type of its methods ``process`` and ``on_timer`` tells them; see :meth:`map_values`. A field that only
@@ -1301,7 +1322,13 @@ class KStream(_Declared[K, V]):
             return self._then("KSTREAM-PEEK-", name, PeekFunction(function))
         return self._then("KSTREAM-PEEK-", name, Peek(self._columns(self._named(action, fields, "peek"), "peek")))
 
-    def foreach(self, action: Callable[[V], object], *, on_error: OnError = REJECT, name: str | None = None) -> None:
+    def foreach(
+        self,
+        action: Callable[[V], object],
+        *,
+        on_error: OnError = REJECT,
+        name: str | None = None,
+    ) -> None:
         """Call a function with each record, for what the function does.
 
         Example: ``stream.foreach(notify)``
@@ -1516,12 +1543,15 @@ class KStream(_Declared[K, V]):
     def join(
         self,
         other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
-        value: Mapping[str, Text] | None = None,
+        value: Mapping[str, Text] | Callable[..., Any] | None = None,
         *,
         key: Text | None = None,
         within: JoinWindows | None = None,
         grace: Duration | None = None,
         store: str | None = None,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
         name: str | None = None,
         **fields: Expression,
     ) -> KStream[K, Any]:
@@ -1529,7 +1559,8 @@ class KStream(_Declared[K, V]):
 
         Examples: ``purchases.join(customers, {"id": "id", "city": "table.city"})``,
         ``orders.join(payments, {"id": "id", "paid": "other.amount"}, within=JoinWindows("10 minutes"))``,
-        ``orders.join(products, {"id": "id", "price": "table.price"}, key="product")``
+        ``orders.join(products, {"id": "id", "price": "table.price"}, key="product")``,
+        ``purchases.join(customers, lambda purchase, customer: {"city": customer.city}, schema="city string")``
 
         A record without a match is dropped. Two streams give a record for each two records of the same key that are not
         further apart than the window allows. Its timestamp is the later one of both.
@@ -1539,13 +1570,17 @@ class KStream(_Declared[K, V]):
                 global table, from :meth:`Topology.global_table`. Or a stream with the same key.
             value: The fields of the result: name to Spark SQL expression, in which the table's fields are
                 ``table.<field>``, and those of the other stream ``other.<field>``. Without it the result has the fields
-                of both.
+                of both. Or a function of the values of both sides (``ValueJoiner``), or of the key and both
+                (``ValueJoinerWithKey``): ``lambda purchase, customer: …``. A side without a match is None.
             key: For a global table: an expression of the key that is looked up (``KeyValueMapper``), as ``"product"``.
             within: For a stream: how far apart in time two records may be.
             grace: For a versioned table, a duration: a record waits until a record of its stream task is later by that,
                 so that it meets rows that come late (``Joined.withGracePeriod``). None joins it at once.
             store: For a stream: the names of its two state stores are ``<store>-this-join-store`` and
                 ``<store>-other-join-store`` (``StreamJoined.withStoreName``).
+            schema: For a function; see :meth:`map_values`.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). For a stream the beginning of the names of its processors
                 (``StreamJoined.withName``). Without it the library's numbering gives one.
             fields: Further fields of the result, as ``city=F.table.city``.
@@ -1553,18 +1588,27 @@ class KStream(_Declared[K, V]):
         Returns:
             The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
+        if callable(value):
+            self._refuse_fields(fields, "join")
+            joiner = self._joiner(value, other, "join", schema, on_error, deterministic)
+            joined = self._join(other, self._both_sides(other), key, within, grace, store, name, "join")
+            return self._joined_by(joiner, joined, value)
+        self._refuse_schema(schema, "join")
         columns = self._named(value, fields, "join") if fields else value
         return self._join(other, columns, key, within, grace, store, name, "join")
 
     def left_join(
         self,
         other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
-        value: Mapping[str, Text] | None = None,
+        value: Mapping[str, Text] | Callable[..., Any] | None = None,
         *,
         key: Text | None = None,
         within: JoinWindows | None = None,
         grace: Duration | None = None,
         store: str | None = None,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
         name: str | None = None,
         **fields: Expression,
     ) -> KStream[K, Any]:
@@ -1583,19 +1627,33 @@ class KStream(_Declared[K, V]):
             grace: For a versioned table, a duration: so long a record waits for late rows; see :meth:`join`.
             store: For a stream: the names of its three state stores are ``<store>-this-join-store``,
                 ``<store>-outer-other-join-store`` and ``<store>-left-shared-join-store``.
+            schema: For a function; see :meth:`map_values`.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
             name: As for :meth:`join`.
             fields: As for :meth:`join`.
         """
+        if callable(value):
+            self._refuse_fields(fields, "left_join")
+            joiner = self._joiner(value, other, "left_join", schema, on_error, deterministic)
+            sides = self._both_sides(other)
+            return self._joined_by(
+                joiner, self._join(other, sides, key, within, grace, store, name, "left_join"), value
+            )
+        self._refuse_schema(schema, "left_join")
         columns = self._named(value, fields, "left_join") if fields else value
         return self._join(other, columns, key, within, grace, store, name, "left_join")
 
     def outer_join(
         self,
         other: KStream[Any, Any],
-        value: Mapping[str, Text] | None = None,
+        value: Mapping[str, Text] | Callable[..., Any] | None = None,
         *,
         within: JoinWindows | None = None,
         store: str | None = None,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
         name: str | None = None,
         **fields: Expression,
     ) -> KStream[K, Any]:
@@ -1609,11 +1667,61 @@ class KStream(_Declared[K, V]):
             within: As for :meth:`join`.
             store: The names of its three state stores are ``<store>-outer-this-join-store``,
                 ``<store>-outer-other-join-store`` and ``<store>-outer-shared-join-store``.
+            schema: For a function; see :meth:`map_values`.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
             name: As for :meth:`join`.
             fields: As for :meth:`join`.
         """
+        if callable(value):
+            self._refuse_fields(fields, "outer_join")
+            joiner = self._joiner(value, other, "outer_join", schema, on_error, deterministic)
+            joined = self._join_stream(other, self._both_sides(other), within, store, name, "outer_join")
+            return self._joined_by(joiner, joined, value)
+        self._refuse_schema(schema, "outer_join")
         columns = self._named(value, fields, "outer_join") if fields else value
         return self._join_stream(other, columns, within, store, name, "outer_join")
+
+    def _joiner(
+        self,
+        call: Callable[..., Any],
+        other: object,
+        operation: str,
+        schema: str | None,
+        on_error: str,
+        deterministic: bool,
+    ) -> JoinFunction:
+        """The function that makes the value of a join, of the values of both sides."""
+        classes = (self._record_class, getattr(other, "_record_class", None))
+        sides, with_key = ("the value", "the other value"), ("the key", "the value", "the other value")
+        of_key = arguments_fault(call, *sides) is not None and arguments_fault(call, *with_key) is None
+        function = self._function(
+            call,
+            operation,
+            on_error,
+            deterministic,
+            with_key if of_key else sides,
+            (None, *classes) if of_key else classes,
+        )
+        made = self._made_by(function, schema, operation)
+        function = replace(function, call=TakesBothSides(function.call, of_key))
+        return JoinFunction(function, tuple((made or {}).items()))
+
+    def _both_sides(self, other: object) -> dict[str, Text]:
+        """The values of both sides, as the fields of one."""
+        side = "other" if isinstance(other, KStream) else "table"
+        of_other: tuple[str, ...] | None = getattr(other, "_fields", None)
+        return {
+            THIS: f"struct({', '.join(f'`{name}`' for name in self._fields or ())})",
+            OTHER: f"struct({', '.join(f'{side}.`{name}`' for name in of_other or ())})",
+        }
+
+    def _joined_by(self, joiner: JoinFunction, joined: KStream[K, Any], call: Callable[..., Any]) -> KStream[K, Any]:
+        """The stream of what a function makes of a join. The library's join calls the function itself."""
+        if joined._fields is None:
+            return joined
+        node = self._graph.processor(f"joiner of {joined._node.name}", joiner, joined._node)
+        return replace(joined, _node=node, _fields=_names(dict(joiner.fields)), _record_class=returned_class(call))
 
     def _join(
         self,
@@ -2117,7 +2225,11 @@ class BranchedKStream(Generic[K, V]):
         return self if operation == "branch" else self._branches
 
     def branch(
-        self, condition: Text | Callable[[V], bool | None], *, on_error: OnError = REJECT, name: str | None = None
+        self,
+        condition: Text | Callable[[V], bool | None],
+        *,
+        on_error: OnError = REJECT,
+        name: str | None = None,
     ) -> BranchedKStream[K, V]:
         """Add a branch. It takes the records for which its condition is true, and no condition before is.
 
@@ -3294,19 +3406,35 @@ class KTable(_Declared[K, V]):
             graph, node, self._fields, new_key, self._sources, _name=name, _record_class=self._record_class
         )
 
-    def to_stream(self, *, name: str | None = None) -> KStream[K, V]:
+    @overload
+    def to_stream(self, key: None = None, *, key_serde: None = None, name: str | None = ...) -> KStream[K, V]: ...
+
+    @overload
+    def to_stream(self, key: Text, *, key_serde: KeySerde | None = None, name: str | None = ...) -> KStream[Any, V]: ...
+
+    def to_stream(
+        self, key: Text | None = None, *, key_serde: KeySerde | None = None, name: str | None = None
+    ) -> KStream[Any, V]:
         """The updates of the table as a stream.
 
-        Example: ``table.to_stream().to("totals")``
+        Examples: ``table.to_stream().to("totals")``, ``table.to_stream("record.key", key_serde=String()).to("totals")``
 
         Args:
+            key: A Spark SQL expression: the new key of each update. ``to_stream("record.key")`` of a table with windows
+                gives the key without its window. It is short for ``to_stream().select_key(…)``, as in the library.
+            key_serde: The serde that writes the new key, as for :meth:`KStream.select_key`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         self._refuse_versioned("to_stream")
         node = self._graph.processor(self._graph.name(name, "KTABLE-TOSTREAM-"), ToStream(), self._node)
-        return KStream(
+        stream = KStream(
             self._graph, node, self._fields, self._key, self._sources, self._window, _record_class=self._record_class
         )
+        if key is None:
+            if key_serde is not None:
+                self._graph.fault("to_stream: key_serde without key", "Write to_stream('record.key', key_serde=…)")
+            return stream
+        return stream.select_key(key, key_serde=key_serde)
 
     def suppress(self, suppressed: UntilWindowCloses | UntilTimeLimit, *, name: str | None = None) -> KTable[K, V]:
         """Pass the result of each window once, when the window closes, or the last update of a key after some time.

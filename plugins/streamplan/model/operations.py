@@ -122,6 +122,11 @@ class MapValuesFunction:
 
 
 @dataclass(frozen=True)
+class JoinFunction(MapValuesFunction):
+    """The value of a join: what a function makes of both sides. The library's join calls it, and has no node for it."""
+
+
+@dataclass(frozen=True)
 class MapFunction:
     """A new key and a new value for each record: what a function returns. The expression ``key`` sees its fields."""
 
@@ -354,6 +359,17 @@ class SessionStateStore(StateStore):
 @dataclass(frozen=True)
 class TimestampedStateStore(StateStore):
     """Writes what processors have put into a store whose values have a time: it is that of the changelog's record."""
+
+
+@dataclass(frozen=True)
+class VersionedStateStore(StateStore):
+    """Writes what processors have put into a store that keeps earlier values: each put, with the time of its value.
+
+    Attributes:
+        history_ms: How long a value is kept after another one has replaced it.
+    """
+
+    history_ms: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from streamplan.model.operations import (
     SubscriptionReceive,
     SubscriptionSend,
     TableSource,
+    VersionedStateStore,
     VersionedTableSource,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology, TaskId
@@ -672,7 +673,7 @@ def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
         case StateStore(retention_ms=retention_ms, retain_duplicates=duplicates) if retention_ms is not None:
             configs_of = stream_join_changelog_configs if duplicates else windowed_changelog_configs
             return configs_of(retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS), STORED_WINDOW_BYTES
-        case VersionedTableSource(history_ms=history_ms):
+        case VersionedTableSource(history_ms=history_ms) | VersionedStateStore(history_ms=history_ms):
             return versioned_changelog_configs(history_ms), 0
         case StoreForJoin(windows=windows):
             return stream_join_changelog_configs(windows.changelog_retention_ms), STORED_WINDOW_BYTES

@@ -83,6 +83,20 @@ class ValueAndTimestamp(NamedTuple):
     timestamp: datetime
 
 
+class VersionedRecord(NamedTuple):
+    """A value of a versioned store (``org.apache.kafka.streams.state.VersionedRecord``).
+
+    Attributes:
+        value: The value.
+        timestamp: Since when it is valid, with a time zone.
+        valid_to: When the next value, or a deletion, has replaced it; None where nothing has.
+    """
+
+    value: Any
+    timestamp: datetime
+    valid_to: datetime | None = None
+
+
 class Windowed(NamedTuple):
     """A key of a window store (``org.apache.kafka.streams.kstream.Windowed``).
 
@@ -498,6 +512,102 @@ class SessionStore(Generic[K, V]):
 
     def backward_fetch_range(self, first_key: K | None, last_key: K | None) -> Iterator[KeyValue]:
         """Return what :meth:`fetch_range` returns, in the reverse order."""
+        raise NotImplementedError
+
+
+@judged_constructor
+class VersionedKeyValueStore(Generic[K, V]):
+    """A key-value store of a processor that keeps earlier values (``Stores.versionedKeyValueStoreBuilder``).
+
+    Example: ``VersionedKeyValueStore(String(), Long(), history="1 hour")``. In a processor::
+
+        class Priced(Processor):
+            def init(self, context: ProcessorContext) -> None:
+                self.context = context
+                self.prices = context.get_state_store("prices")
+
+            def process(self, record: Record) -> None:
+                self.prices.put(record.key, record.value.amount, record.timestamp)
+                an_hour_ago = self.prices.get(record.key, record.timestamp - timedelta(hours=1))
+                if an_hour_ago is not None:
+                    self.context.forward({"change": record.value.amount - an_hour_ago.value})
+
+        prices = VersionedKeyValueStore(String(), Long(), history="2 hours")
+        stream.process(Priced, stores={"prices": prices}, schema="change bigint")
+
+    A value is valid from its time until that of the next one. It is kept for the history after that, counted back from
+    the newest time that was put in the stream task. The last value of a key is always kept. A time is a datetime with a
+    time zone, or ms since the epoch.
+
+    Args:
+        key_serde: The serde of its keys.
+        value_serde: The serde of its values; see :class:`KeyValueStore`.
+        history: A duration: so long after a value was replaced it is still found.
+    """
+
+    def __init__(self, key_serde: KeySerde, value_serde: Serde, *, history: Duration) -> None:
+        self.key_serde, self.value_serde, self.history = key_serde, value_serde, history
+
+    def __repr__(self) -> str:
+        """The store as a declaration has it."""
+        return _declared(self, "history")
+
+    def __dir__(self) -> list[str]:
+        """What is declared, the methods, and what Python has."""
+        return [name for name in object.__dir__(self) if name.startswith("__") or not name.startswith("_")]
+
+    def put(self, key: K, value: Any, at: datetime | int) -> bool:
+        """Set the value of a key from a time on. It replaces a value of the same time. None says that there is none.
+
+        Args:
+            key: The key.
+            value: The value; see :meth:`KeyValueStore.put`.
+            at: The time. It may be earlier than that of other values of the key.
+
+        Returns:
+            Whether it was put. A time that is older than the history is left out, as in the library, which returns
+            ``PUT_RETURN_CODE_NOT_PUT``. It is in the changelog all the same.
+
+        Raises:
+            TypeError: A field has another type than the declared one, or there is no such field.
+            ValueError: Key and value are larger than the changelog takes.
+        """
+        raise NotImplementedError
+
+    def delete(self, key: K, at: datetime | int) -> VersionedRecord | None:
+        """Say that a key has no value from a time on.
+
+        Returns:
+            The value that was valid at this time, without ``valid_to``, as in the library. None for none, and for a
+            time that is older than the history.
+        """
+        raise NotImplementedError
+
+    def get(self, key: K, as_of: datetime | int | None = None) -> VersionedRecord | None:
+        """Return the last value of a key; with ``as_of`` the one that was valid at that time. None for none.
+
+        A time that is older than the history finds nothing, unless the last value of the key is older still.
+        """
+        raise NotImplementedError
+
+    def versions(
+        self, key: K, first: datetime | int | None = None, last: datetime | int | None = None
+    ) -> Iterator[VersionedRecord]:
+        """Return the values of a key that were valid at any time from one to another, the earliest first.
+
+        It takes the place of the library's ``query`` with a ``MultiVersionedKeyQuery``.
+
+        Args:
+            key: The key.
+            first: The first time; None for the beginning of the history.
+            last: The last time; None for no bound.
+        """
+        raise NotImplementedError
+
+    def reverse_versions(
+        self, key: K, first: datetime | int | None = None, last: datetime | int | None = None
+    ) -> Iterator[VersionedRecord]:
+        """Return what :meth:`versions` returns, with the latest value first."""
         raise NotImplementedError
 
 

@@ -11,7 +11,13 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 from streamplan.judged_words import serde_meant, shown
 from streamplan.model.diagnostics import legal_name, name_fault
 from streamplan.model.functions import arguments_fault
-from streamplan.model.operations import Schedule, SessionStateStore, StateStore, TimestampedStateStore
+from streamplan.model.operations import (
+    Schedule,
+    SessionStateStore,
+    StateStore,
+    TimestampedStateStore,
+    VersionedStateStore,
+)
 from streamplan.model.processor import (
     OF_RECORD,
     STREAM_TIME,
@@ -23,6 +29,7 @@ from streamplan.model.processor import (
     SessionStore,
     TimestampedKeyValueStore,
     TimestampedWindowStore,
+    VersionedKeyValueStore,
     WindowStore,
 )
 from streamplan.model.windows import Duration, duration_ms, duration_text
@@ -31,7 +38,7 @@ from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, Primitive
 from streamplan.serdes.windowed import Windowed
 
-AnyStore: TypeAlias = KeyValueStore | WindowStore | SessionStore
+AnyStore: TypeAlias = KeyValueStore | WindowStore | SessionStore | VersionedKeyValueStore
 """A store as a declaration has it."""
 
 _EXAMPLE = 'For example stores={"seen": KeyValueStore(String(), Json("count bigint"))}'
@@ -81,6 +88,12 @@ def declared_store(name: str, store: object) -> StateStore | Refusal:
         except ValueError as error:
             return Refusal(f"process: {name!r}: {error}", "For example SessionStore(…, retention='10 minutes')")
         return SessionStateStore(name, store.key_serde, store.value_serde, retention)
+    if isinstance(store, VersionedKeyValueStore):
+        try:
+            history = duration_ms(duration_text(store.history))
+        except ValueError as error:
+            return Refusal(f"process: {name!r}: {error}", "For example VersionedKeyValueStore(…, history='1 hour')")
+        return VersionedStateStore(name, store.key_serde, store.value_serde, history_ms=history)
     try:
         retention, size = (duration_ms(duration_text(each)) for each in (store.retention, store.size))
     except ValueError as error:
@@ -143,24 +156,52 @@ class _DeclaredStore:
 
     def __getattr__(self, name: str) -> Any:
         if not hasattr(self._store, name):
-            raise _no_such(type(self._store), name)
+            raise no_such(type(self._store), name)
 
         def used(*args: Any, **kwargs: Any) -> NoReturn:
             raise _NotInInit(
-                f"the store has no {name}() yet", "Keep the store in init, and use it in process or in a punctuator"
+                f"the store has no {name}() yet",
+                "Keep the store in init, and use it in process or in a punctuator. What it is to have from the "
+                "beginning is put by the first record that finds it empty",
             )
 
         return used
 
 
-def _no_such(cls: type, name: str) -> NoSuchOperation:
+_CONFIG = "Read it from os.environ, or from a constant of the module: a declaration has no configuration of the client"
+_OF_CONTEXT: Mapping[str, str] = {
+    "application_id": "It is the text that Topology(…) is given: keep it in a constant of the module",
+    "app_configs": _CONFIG,
+    "app_configs_with_prefix": _CONFIG,
+    "headers": "Write record.headers, and context.forward(value, headers=[…]) for others",
+    "timestamp": "Write record.timestamp",
+    "topic": "Write record.topic, or context.record_metadata()",
+    "partition": "Write record.partition, or context.record_metadata()",
+    "offset": "Write record.offset, or context.record_metadata()",
+    "current_stream_time_ms": "Write current_stream_time(), which is a datetime",
+    "current_system_time_ms": "Write current_system_time(), which is a datetime",
+    "key_serde": "The serdes are those of the declaration",
+    "value_serde": "The serdes are those of the declaration",
+    "state_dir": "The stores are in Spark's checkpoint, and have no directory",
+    "metrics": "A processor has no metrics of its own. Forward what it counts, or write it to the log",
+}
+"""What the library's contexts have, and what to write here."""
+
+
+def no_such(cls: type, name: str) -> NoSuchOperation:
+    """Return that a context or a store does not have what a class asks for. The second argument says what to write.
+
+    Args:
+        cls: The class of the context or the store.
+        name: What is asked for, in the case of Python or of Java.
+    """
     words = [each for each in dir(cls) if not each.startswith("_")]
     snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     close = get_close_matches(snake, words, 1)
-    return NoSuchOperation(
-        f"{cls.__name__!r} object has no attribute {name!r}",
-        f"Write {close[0]}(…)" if close else f"It has {', '.join(words)}",
-    )
+    advice = f"Write {close[0]}(…)" if close else f"It has {', '.join(words)}"
+    if cls is ProcessorContext:
+        advice = _OF_CONTEXT.get(snake, advice)
+    return NoSuchOperation(f"{cls.__name__!r} object has no attribute {name!r}", advice)
 
 
 class _DeclaredPunctuator(Cancellable):
@@ -185,7 +226,7 @@ class _DeclaredContext(ProcessorContext):
         return _DeclaredStore(self._stores[name])
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name) if name.startswith("_") else _no_such(ProcessorContext, name)
+        raise AttributeError(name) if name.startswith("_") else no_such(ProcessorContext, name)
 
     def current_stream_time(self) -> datetime | None:
         return None

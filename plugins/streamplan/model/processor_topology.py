@@ -6,7 +6,7 @@ tests/integration/model/test_oracle.py compares :meth:`ProcessorTopology.describ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -27,6 +27,7 @@ from streamplan.model.operations import (
     GlobalJoin,
     GlobalTableSource,
     Join,
+    JoinFunction,
     JoinSide,
     Operation,
     OuterJoinSide,
@@ -121,7 +122,7 @@ class Processor:
     @property
     def is_of_library(self) -> bool:
         """Whether the library has this node, too."""
-        return not isinstance(self.operation, StateStore | BufferRecords)
+        return not isinstance(self.operation, StateStore | BufferRecords | JoinFunction)
 
     @property
     def writes_store(self) -> bool:
@@ -333,10 +334,14 @@ class Subtopology:
         return found
 
     def of_library_before(self, node: Node) -> tuple[str, ...]:
-        """The names of the nodes before a node, as the library has them: it has no node for the buffer of a join."""
-        buffers = {each.name for each in self.processors_with(BufferRecords)}
-        before = self.predecessors[node.name]
-        return tuple(each for name in before for each in (self.predecessors[name] if name in buffers else (name,)))
+        """The names of the nodes before a node, as the library has them: it has none for what belongs to a join."""
+        own = {each.name for each in (*self.processors_with(BufferRecords), *self.processors_with(JoinFunction))}
+
+        def of_library(names: Iterable[str]) -> Iterator[str]:
+            for name in names:
+                yield from of_library(self.predecessors[name]) if name in own else (name,)
+
+        return tuple(of_library(self.predecessors[node.name]))
 
     def children_of(self, node: Node) -> tuple[str, ...]:
         """The names of the nodes that are given the records of a node, as the library has them."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from streamplan.checks.framework.application import Application, SubtopologyTopics
-from streamplan.model.operations import BufferedJoin, BufferRecords, GlobalJoin, SeveralTopics, StateStore
+from streamplan.model.operations import BufferedJoin, BufferRecords, GlobalJoin, JoinFunction, SeveralTopics, StateStore
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
 from streamplan.model.topics import TopicRole, TopicSpec
@@ -161,7 +161,7 @@ def _box(subtopology: Subtopology, pipeline: Pipeline) -> _Box:
                     (prefix + before, f"{prefix}store {store}") for before in subtopology.predecessors[node.name]
                 ]
                 continue
-            case Processor(operation=BufferRecords()):  # neither for this one: the join writes the store
+            case Processor(operation=BufferRecords() | JoinFunction()):  # neither for these, which belong to a join
                 continue
             case Processor(operation=BufferedJoin(buffer=buffer)):
                 nodes.append(_node(at, node.name, "processor"))

@@ -38,6 +38,7 @@ from streamplan.model.operations import (
     TableSource,
     ToStream,
     ToTable,
+    VersionedStateStore,
     VersionedTableSource,
 )
 from streamplan.model.partitioner import partition_for_key
@@ -210,7 +211,7 @@ def _asked(pipeline: Pipeline) -> dict[str, tuple[Subtopology, Processor, TopicS
     changelogs = {spec.name: spec for spec in pipeline.declared_topics() if spec.role is TopicRole.CHANGELOG}
     found = {}
     for group, node in pipeline.stores:
-        if isinstance(node.operation, VersionedTableSource):
+        if isinstance(node.operation, VersionedTableSource | VersionedStateStore):
             continue
         spec = None if node.store is None else changelogs.get(pipeline.topology.changelog_topic(node.store))
         if isinstance(node.operation, SuppressUpdates | BufferRecords):

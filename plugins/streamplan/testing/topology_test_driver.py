@@ -6,6 +6,7 @@ partitions and bytes as in production. Only the source and the last step, the pr
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections import defaultdict
@@ -15,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 from uuid import UUID, uuid4
 
 from pyspark.sql import SparkSession
@@ -40,6 +41,24 @@ from streamplan.testing.memory_query import MemoryQuery, SourceRecord
 from streamplan.testing.moments import Moment, milliseconds, timestamp_ms
 from streamplan.testing.records import DeadLetter, TestRecord
 from streamplan.testing.written import StoreContent, WrittenTopics, is_primitive
+
+_READ = "Write driver.output('topic'): all records since the last call, each with key, value, timestamp and headers"
+_PIPE = "Write driver.pipe('topic', value, key=…, at='12:00')"
+_OF_LIBRARY = {
+    "create_input_topic": _PIPE,
+    "pipe_input": _PIPE,
+    "pipe_key_value_list": f"{_PIPE} for each record, within driver.micro_batch() where they come together",
+    "create_output_topic": _READ,
+    "read_output": _READ,
+    "read_record": _READ,
+    "read_key_value": _READ,
+    "read_value": _READ,
+    "advance_wall_clock_time": "Write driver.advance_wall_clock('30 seconds')",
+    "advance_time": "Write driver.advance('5 minutes')",
+    "produced_topic_names": _READ,
+    "get_all_state_stores": "Write driver.store('name')",
+}
+"""What the library's driver and its topics have, and what to write here."""
 
 START = "2026-01-01T00:00:00Z"
 """The time of a new driver. It is always the same, so that a test is the same on each day."""
@@ -192,6 +211,13 @@ class TopologyTestDriver:
             self._process([record])
         else:
             self._held.append(record)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+        advice = "" if name.startswith("_") else _OF_LIBRARY.get(word, "")
+        if not advice and word.endswith("_store") and word.startswith("get_"):
+            advice = "Write driver.store('name')"
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice and f'. {advice}'}")
 
     @contextmanager
     def micro_batch(self) -> Iterator[None]:

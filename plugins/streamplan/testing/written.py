@@ -125,6 +125,8 @@ class WrittenTopics:
         self._changelogs = {
             node.store: topology.changelog_topic(node.store) for _, node in pipeline.stores if node.store
         }
+        self._versioned = {name for name, spec in specs.items() if "min.compaction.lag.ms" in spec.configs}
+        self._newest: dict[tuple[str, Key], int] = {}
         self._topics = {*sinks, *self._changelogs.values()}
         self._new: dict[str, list[TestRecord]] = defaultdict(list)
         self._stored: dict[str, dict[Key, Any]] = defaultdict(dict)
@@ -154,6 +156,10 @@ class WrittenTopics:
         value = _value(frame, record.value)
         shown = TestRecord(key, value, as_datetime(record.timestamp), record.headers, record.partition)
         self._new[record.topic].append(shown)
+        if record.topic in self._versioned:
+            if record.timestamp < self._newest.get((record.topic, key), record.timestamp):
+                return  # a late value is not the last one of its key
+            self._newest[record.topic, key] = record.timestamp
         if record.topic in self._changelogs.values():
             if record.value is None:
                 self._stored[record.topic].pop(key, None)

@@ -21,6 +21,7 @@ from streamplan.model.processor import (
     Processor,
     ProcessorContext,
     Record,
+    VersionedKeyValueStore,
     WindowStore,
 )
 from streamplan.serdes.json import Json
@@ -28,6 +29,7 @@ from streamplan.serdes.primitive import Long, String
 from streamplan.spark.recount.recount import recount
 
 from tests.support.running_tried import kill_when_written, running
+from tests.support.soak import soak
 from tests.support.tried_topology import EPOCH, SALE, Tried, sale
 from tests.support.waiting import eventually
 
@@ -120,6 +122,50 @@ def test_stores_punctuators_and_failures_over_several_micro_batches(tried: Tried
     assert all("is not judged" in row.subject for row in rows)
 
 
+class Prices(Processor):
+    """Keeps every price, tells the one before, and all that it still knows."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.prices = context, context.get_state_store("prices")
+
+    def process(self, record: Record) -> None:
+        sold, at = record.value, record.timestamp
+        before = self.prices.get(sold.shop, at)
+        if sold.paid:
+            self.prices.put(sold.shop, sold.amount, at)
+        else:
+            self.prices.delete(sold.shop, at)
+        known = " ".join(f"{each.value}@{second(each.timestamp)}" for each in self.prices.versions(sold.shop))
+        self.context.forward({"text": f"{before and before.value}: {known}"})
+
+
+@pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
+def test_a_versioned_store_has_late_values_in_their_places_also_after_a_restore(tried: Tried) -> None:
+    stores = {"prices": VersionedKeyValueStore(String(), Long(), history="10 seconds")}
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.process(Prices, stores=stores, schema="text string").to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 4), 8), ("a", sale("x", 2), 4)])
+    tried.drain()
+    tried.produce("sales", [("a", sale("x", 9, paid=False), 12), ("a", sale("x", 3), 6), ("a", sale("x", 8), 6)])
+    tried.drain()
+    tried.run_last_again(0)
+    tried.produce("sales", [("a", sale("x", 5), 20), ("a", sale("x", 7), 9), ("a", sale("x", 6), 11)])
+    tried.drain()
+    texts = [json.loads(message.value())["text"] for message in tried.read(tried.named("out"))]
+    assert texts == [
+        "None: 1@0", "1: 1@0 4@8", "1: 1@0 2@4 4@8",
+        "4: 1@0 2@4 4@8", "2: 1@0 2@4 3@6 4@8", "3: 1@0 2@4 8@6 4@8",
+        "None: 4@8 5@20", "None: 4@8 5@20", "4: 4@8 6@11 5@20",
+    ]  # fmt: skip
+    changelog = [
+        (message.value() and int.from_bytes(message.value(), "big"), (message.timestamp()[1] - EPOCH) // 1000)
+        for message in tried.read(tried.topology.changelog_topic("prices"))
+    ]
+    assert changelog == [(1, 0), (4, 8), (2, 4), (None, 12), (3, 6), (8, 6), (5, 20), (7, 9), (6, 11)]
+    assert tried.dead_letters() == []
+
+
 class Reads(Processor):
     """Tells what the table and the count have, and how often it was called."""
 
@@ -166,6 +212,47 @@ def test_the_stores_of_a_table_and_of_a_count_are_read(tried: Tried) -> None:
         "3: a=z@2, k=2@6 l=1@5",
         "4: a=z@2, k=2@6 l=2@8",
     ]
+    assert tried.dead_letters() == []
+
+
+class ReadsResults(Processor):
+    """Tells what the tables have that a reducer, a stream and Python functions have made."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.tables = context, [context.get_state_store(name) for name in ("last", "latest", "sums")]
+        self.calls = context.get_state_store("calls")
+
+    def process(self, record: Record) -> None:
+        self.calls.put("calls", 1 + (self.calls.get("calls") or 0))
+        found = [" ".join(f"{key}={of.value.amount}" for key, of in table.all()) for table in self.tables]
+        self.context.forward({"text": f"{self.calls.get('calls')}: {', '.join(found)}"})
+
+
+def added(key: str, sold: Any, total: Any) -> dict[str, int]:
+    return {"amount": total.amount + sold.amount}
+
+
+@pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
+def test_the_stores_of_reduce_of_to_table_and_of_functions_are_read(tried: Tried) -> None:
+    tried.partition_counts = dict.fromkeys((tried.named("sales"), tried.named("out")), 1)
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    stores = {
+        "last": sales.group_by_key().reduce(store="last"),
+        "latest": sales.to_table(store="latest"),
+        "sums": sales.group_by_key().aggregate(lambda: {"amount": 0}, added, schema="amount bigint", store="sums"),
+        "calls": KeyValueStore(String(), Long()),
+    }
+    sales.process(ReadsResults, stores=stores, schema="text string").to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0)])
+    tried.drain()
+    tried.produce("sales", [("b", sale("x", 5), 1)])
+    tried.drain()
+    tried.run_last_again(0)
+    tried.produce("sales", [("a", sale("x", 3), 2)])
+    tried.drain()
+    texts = [json.loads(message.value())["text"] for message in tried.read(tried.named("out"))]
+    assert texts == ["1: a=1, a=1, a=1", "2: a=1 b=5, a=1 b=5, a=1 b=5", "3: a=3 b=5, a=3 b=5, a=4 b=5"]
     assert tried.dead_letters() == []
 
 

@@ -596,3 +596,25 @@ def test_a_row_of_a_later_time_is_met_by_arrival_or_by_time(spark: SparkSession,
         mine, its = our_outputs(driver, ["joined"])["joined"], library.outputs()["joined"]
     assert [value for _, value, _ in mine] == [{"n": 1}, {"n": 2, "s": "row"}]
     assert [value for _, value, _ in its] == [{"n": 1, "s": "row"}, {"n": 2, "s": "row"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stream b; stream a; python_join_soon 0; to joined; @1 python_outer_join_soon 0; group_by_key; count; "
+        "to_stream; counts; to counts",
+        "versioned_table t; stream a; python_join 0; to joined; @1 python_left_join 0; filter; to all",
+        "global_table t; stream a; python_join_global 0; to joined",
+    ],
+    ids=["streams", "a table", "a global table"],
+)
+def test_a_function_makes_the_value_of_a_join_as_in_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
+    """It is given both values, None for one that is missing, and the library has no node for it."""
+    steps = program(text)
+    if "versioned" in text:
+        records = versioned_records(2, 5)
+    elif "global" in text:
+        records = [one for one in random_records(1, steps, 14) if one.topic != "t" or is_readable(one.value)]
+    else:
+        records = late_records(3, steps, 14)
+    assert compare(spark, jvm, steps, records) > 0

@@ -22,6 +22,7 @@ from streamplan.model.processor import (
     ProcessorContext,
     Record,
     SessionStore,
+    VersionedKeyValueStore,
     WindowStore,
 )
 from streamplan.model.topology import Topology
@@ -350,3 +351,27 @@ def test_a_processor_behind_another_one_has_its_keys_and_the_time_of_records_tha
             (None, {"sum": 3}, 90_000)
         ]
         assert (driver.store("last")["all"], driver.store("sums")["sum"]) == (2, 3)
+
+
+class Latest(Processor):
+    """Keeps every value, and forwards the last one by time."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.kept = context, context.get_state_store("kept")
+
+    def process(self, record: Record) -> None:
+        self.kept.put(record.key, record.value.n, record.timestamp)
+        self.context.forward({"n": self.kept.get(record.key).value})
+
+
+def test_a_late_value_is_not_the_last_one_of_a_versioned_store_and_a_test_can_fill_it(spark: SparkSession) -> None:
+    topology = Topology("latest")
+    stores = {"kept": VersionedKeyValueStore(String(), Long(), history="1 hour")}
+    topology.stream("in", value=Json("n bigint")).process(Latest, stores=stores, schema="n bigint").to("out")
+    pipeline = Pipeline("latest", topology, "Latest.", {"in": 1, "out": 1})
+    with TopologyTestDriver(pipeline, spark=spark) as driver:
+        driver.store("kept").put("k", 5, at="12:02")
+        for n, at in ((1, "12:01"), (2, "12:03"), (3, "12:00")):
+            driver.pipe("in", {"n": n}, key="k", at=at)
+        assert [each.value["n"] for each in driver.output("out")] == [5, 2, 2]
+        assert driver.store("kept") == {"k": 2}

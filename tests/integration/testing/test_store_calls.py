@@ -23,6 +23,8 @@ from streamplan.model.processor import (
     TimestampedKeyValueStore,
     TimestampedWindowStore,
     ValueAndTimestamp,
+    VersionedKeyValueStore,
+    VersionedRecord,
     Windowed,
     WindowStore,
 )
@@ -44,7 +46,10 @@ STORES: dict[str, Any] = {
     "windows": WindowStore(String(), Long(), retention=RETENTION, size=SIZE),
     "timed-windows": TimestampedWindowStore(String(), Long(), retention=RETENTION, size=SIZE),
     "sessions": SessionStore(String(), Long(), retention=RETENTION),
+    "versions": VersionedKeyValueStore(String(), Long(), history=RETENTION),
 }
+NOT_PUT = -(1 << 63)
+"""``VersionedKeyValueStore.PUT_RETURN_CODE_NOT_PUT``."""
 
 
 class Calls(Processor):
@@ -74,9 +79,11 @@ def shown(answer: Any) -> Any:
             return ms(answer)
         case ValueAndTimestamp(value, timestamp):
             return [value, ms(timestamp)]
+        case VersionedRecord(value, timestamp, valid_to):
+            return [value, ms(timestamp), None if valid_to is None else ms(valid_to)]
         case Windowed(key, start, end):
             return [key, ms(start), ms(end)]
-    return [[shown(key), shown(value)] for key, value in answer]
+    return [shown(each) if isinstance(each, VersionedRecord) else [*map(shown, each)] for each in answer]
 
 
 def ms(moment: datetime) -> int:
@@ -96,12 +103,42 @@ class LibraryCalls:
     def process(self, record: Any) -> None:
         store, method, *arguments = json.loads(json.loads(bytes(record.value()))["call"])
         name = "".join(word.title() if n else word for n, word in enumerate(method.split("_")))
-        answer = self._called(store, name.replace("Range", "") if name.endswith("etchRange") else name, arguments)
+        if store == "versions":
+            answer = self._versions(method, *arguments)
+        else:
+            called = name.replace("Range", "") if name.endswith("etchRange") else name
+            answer = self._shown(self._called(store, called, arguments))
         place = self._context.recordMetadata().get()
         told = [[place.topic(), place.partition(), place.offset()], self._context.currentSystemTimeMs()]
         self._context.commit()
-        text = json.dumps({"text": json.dumps([self._shown(answer), told])}, separators=(",", ":"))
+        text = json.dumps({"text": json.dumps([answer, told])}, separators=(",", ":"))
         self._context.forward(record.withValue(text.encode()))
+
+    def _versions(self, method: str, key: str, *arguments: int | None) -> Any:
+        """A call of the versioned store. Its answers are shown at once."""
+        store, query = self._stores["versions"], self._jvm.org.apache.kafka.streams.query
+        match method, arguments:
+            case "put", [n, at]:
+                return store.put(key.encode(), None if n is None else n.to_bytes(8, "big"), self._long(at)) != NOT_PUT
+            case "get" | "delete", _:
+                return self._version(getattr(store, method)(key.encode(), *map(self._long, arguments)))
+        asked = query.MultiVersionedKeyQuery.withKey(key.encode())
+        first, last = (None if each is None else self._jvm.java.time.Instant.ofEpochMilli(each) for each in arguments)
+        asked = asked.fromTime(first).toTime(last)
+        asked = asked.withAscendingTimestamps() if method == "versions" else asked.withDescendingTimestamps()
+        found = store.query(asked, query.PositionBound.unbounded(), query.QueryConfig(False)).getResult()
+        versions = []
+        while found.hasNext():
+            versions.append(self._version(found.next()))
+        found.close()
+        return versions
+
+    def _version(self, version: Any) -> Any:
+        if version is None:
+            return None
+        valid_to = version.validTo()
+        ends = int(valid_to.get()) if valid_to.isPresent() else None
+        return [int.from_bytes(bytes(version.value()), "big"), int(version.timestamp()), ends]
 
     def _called(self, store: str, method: str, arguments: list[Any]) -> Any:
         of_store, streams = self._stores[store], self._jvm.org.apache.kafka.streams
@@ -214,6 +251,15 @@ def drawn_call(drawn: random.Random, now: int) -> list[Any]:
         ]
         if value is None:
             puts = puts[:1]
+    elif store == "versions":
+        # The library finds more of what was replaced before the history, until its segment is over.
+        first, last = sorted(now - drawn.randrange(200) * 1_000 for _ in range(2))
+        puts = [["put", key(), value, time()], ["delete", key(), time()]]
+        reads = [
+            ["get", key()],
+            ["get", key(), time()],
+            [drawn.choice(["versions", "reverse_versions"]), key(), first, drawn.choice([last, None])],
+        ]
     elif store == "sessions":
         puts = [["put", key(), value, first, last]]
         range_of = drawn.choice([keys, [None, key()], [key(), None], [None, None]])
@@ -264,6 +310,9 @@ def test_the_methods_of_the_stores_answer_as_those_of_the_library(spark: SparkSe
                 for call, one, other in zip(calls, mine, its, strict=True):
                     assert one == other, f"turn {turn}: {call}"
                     answered += one[0] not in (None, [])
+                changelog = f"{APPLICATION}-versions-changelog"
+                written = [of for *of, _ in library.output(changelog)]
+                assert [[*in_bytes(each)] for each in driver.output(changelog)] == written, f"turn {turn}"
                 for store in ("timed", "timed-windows", "plain"):
                     changelog = f"{APPLICATION}-{store}-changelog"
                     changed = {key: of for key, *of in map(in_bytes, driver.output(changelog))}

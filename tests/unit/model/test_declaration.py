@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,12 @@ from streamplan.model.kstream import KGroupedStream, KStream, KTable
 from streamplan.model.operations import (
     AggregateColumn,
     Cogroup,
+    FilterFunction,
+    FilterNotFunction,
     FinalAggregateWindowsFunction,
     ForeignKeyResult,
+    JoinFunction,
+    MapValuesFunction,
     NullKeyFilter,
 )
 from streamplan.model.pipeline import Pipeline, TestData
@@ -35,6 +40,7 @@ from streamplan.model.windows import (
     TimeWindows,
     UntilWindowCloses,
 )
+from streamplan.observability.diagram import diagram_of
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long
 
@@ -1267,3 +1273,71 @@ def test_idle_changes_no_name() -> None:
         windowed.emit_strategy(strategy).count().to_stream().to("b")
         described.append((topology.describe(), topology.subtopologies[1].stores))
     assert described[0] == described[1]
+
+
+def test_a_function_of_two_arguments_is_given_the_key_and_the_value(topology: Topology, orders: KStream) -> None:
+    seen: list[Any] = []
+
+    def noted(key: Any, order: Any) -> bool:
+        seen.append((key, order))
+        return True
+
+    orders.filter(noted).filter_not(lambda key, order, more=1: key).map_values(
+        lambda key, order: {"id": key}, schema="id string"
+    ).to("out")  # fmt: skip
+    assert topology.faults == ()
+    operations = [node.operation for node in topology.subtopologies[0].processors]
+    of_filter, negated, mapped = operations
+    assert isinstance(of_filter, FilterFunction)
+    record = SimpleNamespace(Id="1", record=SimpleNamespace(key="k"))
+    assert of_filter.function.call(record) is True
+    assert seen == [("k", record)]
+    assert isinstance(negated, FilterNotFunction)
+    assert negated.function.call(record) == "k"
+    assert isinstance(mapped, MapValuesFunction)
+    assert mapped.function.call(record) == {"id": "k"}
+    assert of_filter.function.name.endswith("noted")
+
+
+@dataclass
+class Item:
+    id: str
+
+
+def same(key: str, item: Item) -> bool:
+    return isinstance(item, Item) and key == item.id
+
+
+def test_a_function_of_a_key_and_a_dataclass_is_given_an_object_of_it(topology: Topology) -> None:
+    topology.stream("items", value=Json("id string")).filter(same)
+    (node,) = topology.subtopologies[0].processors
+    assert isinstance(node.operation, FilterFunction)
+    assert node.operation.function.call(SimpleNamespace(id="k", record=SimpleNamespace(key="k"))) is True
+    wrong = Topology("wrong")
+    wrong.stream("others", value=Json("name string")).filter(same)
+    assert [fault.message for fault in wrong.faults] == [
+        "filter: tests.unit.model.test_declaration.same takes an object of Item, and the value has no field id"
+    ]
+
+
+def test_a_function_makes_the_value_of_a_join_and_the_library_sees_the_join_alone(topology: Topology) -> None:
+    orders = topology.stream("orders", value=Json("id string, `odd name` string"), key="customer")
+    customers = topology.table("customers", value=Json("city string, order int"), key="customer")
+    made = orders.left_join(
+        customers,
+        lambda key, order, customer: {"id": f"{key} {order.id} {order.record.key}", "city": customer and customer.city},
+        schema="id string, city string",
+    )
+    made.filter("city = 'Lyon'").to("out")
+    assert topology.faults == ()
+    described = topology.describe()
+    assert "joiner" not in described
+    assert "--> KSTREAM-FILTER-0000000005\n" in described
+    (joiner,) = (node for node in topology.subtopologies[0].processors if isinstance(node.operation, JoinFunction))
+    assert isinstance(joiner.operation, JoinFunction)
+    of_order, nobody = SimpleNamespace(id="1", odd="x"), SimpleNamespace(city=None, order=None)
+    record = SimpleNamespace(this=of_order, other=nobody, record=SimpleNamespace(key="k"))
+    assert joiner.operation.function.call(record) == {"id": "k 1 k", "city": None}
+    assert topology.subtopologies[0].of_library_before(topology.subtopologies[0].sinks[0])
+    drawn = diagram_of(Pipeline("app", topology, "", {"orders": 1, "customers": 1, "out": 1}))
+    assert not [node.name for node in drawn.nodes if "joiner" in node.name]

@@ -52,7 +52,7 @@ orders.filter(["amount > 0"])
 → 1: filter: condition is a list; it takes a text or a function. For example stream.filter("amount > 0")
 
 orders.group_by(by_customer)
-→ 1: group_by: key is the function by_customer; it takes a text. Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it
+→ 1: group_by: key is the function by_customer; it takes a text. Write an expression in Spark SQL as a text. What needs a function is computed before it, in map_values of a stream
 
 orders.map_values("amount * 2")
 → 1: map_values: value is the text 'amount * 2'; it takes a mapping such as {'name': 'expression'} or a function. Say what the field is called: {'name': 'amount * 2'}
@@ -127,7 +127,7 @@ orders.process("Detector", store="seen", state="n bigint")
 → 1: process: 'Detector' is no class of processors. Write Detector without quotes, for it is the class that is given
 
 orders.process(Detector, stores={"seen": "n bigint"})
-→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore, a WindowStore, a SessionStore or a KTable. For example KeyValueStore(String(), Long())
+→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore, a WindowStore, a SessionStore, a VersionedKeyValueStore or a KTable. For example KeyValueStore(String(), Long())
 
 orders.process(Forgetful, stores={"seen": KeyValueStore(String())}, schema="n bigint")
 → 1: KeyValueStore: the argument value_serde is missing. For example KeyValueStore(String(), Long())
@@ -305,7 +305,25 @@ customers.flat_map_values("split(city, ' ')", {"word": "element"})
 → 1: 'KTable' object has no attribute 'flat_map_values'. Take the updates of the table: to_stream().flat_map_values(…)
 
 customers.filter(lambda customer: customer.city == "Lyon")
-→ 1: filter: condition is a lambda; it takes a text. Write an expression in Spark SQL as a text, and compute what needs a function in a map_values before it
+→ 1: filter: condition is a lambda; it takes a text. A table takes an expression. With a function write to_stream().filter(function).to_table()
+
+customers.map_values(lambda customer: {"town": customer.city})
+→ 1: map_values: value is a lambda; it takes a mapping such as {'name': 'expression'}. A table takes expressions. With a function write to_stream().map_values(function).to_table()
+
+orders.join(customers, lambda order, customer: {"city": customer.city})
+→ 1: join: what orders.<lambda> returns is not known. For example schema='id string, risk double', or the return type hint of a dataclass
+
+orders.join(customers, lambda order: {"city": "x"}, schema="city string")
+→ 1: join: orders.<lambda> takes (order), and is called with the value, the other value. Write a function that takes the value, the other value
+
+customers.join(topology.table("addresses", value=Json("street string"), key="customer"), lambda one, other: one)
+→ 1: join: value is a lambda; it takes a mapping such as {'name': 'expression'}. Tables are joined by expressions, as {'id': 'id', 'city': 'table.city'}. With a function write to_stream().map_values(function) behind it
+
+customers.to_stream("town")
+→ 1: select_key: the value has no field 'town'. It has: name, city
+
+customers.to_stream(key_serde=Long())
+→ 1: to_stream: key_serde without key. Write to_stream('record.key', key_serde=…)
 
 customers.filter("town = 'Lyon'").map_values({"at": "record.timestamp"})
 → 1: map_values, at: an operation of a table sees record.key and record.window, and nothing else of record. Its result is a function of the value and the key; of a stream, to_stream(), it sees all of record
@@ -522,7 +540,7 @@ customers.join(orders)
 → 1: join: with a KStream. Join a table of this topology
 
 orders.join(customers, "customer = id")
-→ 1: join: value is the text 'customer = id'; it takes a mapping such as {'name': 'expression'}. Records are joined by their key: give both sides the same key before, with select_key('…')
+→ 1: join: value is the text 'customer = id'; it takes a mapping such as {'name': 'expression'} or a function. Records are joined by their key: give both sides the same key before, with select_key('…')
 
 orders.join(customers, {"city": "customers.city"})
 → 1: join, city: the value has no field 'customers'. Write table.city
@@ -532,8 +550,8 @@ orders.join(payments, {"paid": "right.paid"}, within=JoinWindows("5 minutes"))
 
 # Functions and processors
 
-orders.map_values(lambda order, other: order, schema="id string")
-→ 1: map_values: orders.<lambda> takes (order, other), and is called with the record. Write a function that takes the record alone
+orders.map_values(lambda key, order, other: order, schema="id string")
+→ 1: map_values: orders.<lambda> takes (key, order, other), and is called with the record. Write a function that takes the record, or the key and the value
 
 orders.map_values(by_customer)
 → 1: map_values: what orders.by_customer returns is not known. For example schema='id string, risk double', or the return type hint of a dataclass
@@ -542,7 +560,7 @@ orders.map_values(by_customer, schema="customer string", on_error="skip")
 → 1: map_values: on_error='skip'. One of 'reject', 'stop'
 
 orders.foreach(lambda: None)
-→ 1: foreach: orders.<lambda> takes (), and is called with the record. Write a function that takes the record alone
+→ 1: foreach: orders.<lambda> takes (), and is called with the record. Write a function that takes the record, or the key and the value
 
 topology.stream("clicks", value=Json("at timestamp"), timestamp=lambda: 5)
 → 1: stream: timestamp: orders.<lambda> takes (), and is called with the record. Write a function that takes the record alone
@@ -674,7 +692,7 @@ Pipeline("orders", topology, "Counts orders.", {"orders": 2, "payments": 2, "cus
 # Global tables and grouped tables
 
 orders.join(products, "customer")
-→ 1: join: value is the text 'customer'; it takes a mapping such as {'name': 'expression'}. Write key='customer'
+→ 1: join: value is the text 'customer'; it takes a mapping such as {'name': 'expression'} or a function. Write key='customer'
 
 orders.join(products, {"title": "title"}, key="customer")
 → 1: join, title: the value has no field 'title'. Write table.title
@@ -755,7 +773,7 @@ grouped.windowed_by(TimeWindows("1 minute")).count().to_stream().suppress(UntilW
 → 1: 'KStream' object has no attribute 'suppress'. Write it before to_stream(): count().suppress(UntilWindowCloses()).to_stream()
 
 grouped.windowed_by(TimeWindows("1 minute")).count().suppress(UntilWindowCloses(max_records=5))
-→ 1: UntilWindowCloses: there is no argument 'max_records'. The buffer has no limit: a window is passed when it closes, and not before
+→ 1: UntilWindowCloses: there is no argument 'max_records'. Leave it out: windows wait in the state store of the aggregate, and not in memory. A window is passed when it closes, and not before
 
 grouped.windowed_by(TimeWindows("1 minute")).count().emit_strategy(OnWindowClose())
 → 1: 'KTable' object has no attribute 'emit_strategy'. Write emit_strategy before the aggregate: group_by('key').windowed_by(…).emit_strategy(…).count()
@@ -817,7 +835,7 @@ class Early(Processor):
     def init(self, context): context.get_state_store("seen").put("a", 1)
     def process(self, record): ...
 orders.process(Early, stores={"seen": KeyValueStore(String(), Long())})
-→ 4: process: Early.init: the store has no put() yet. Keep the store in init, and use it in process or in a punctuator
+→ 4: process: Early.init: the store has no put() yet. Keep the store in init, and use it in process or in a punctuator. What it is to have from the beginning is put by the first record that finds it empty
 
 class Unscheduled(Processor):
     def init(self, context): context.schedule("1 minute", STREAM_TIME)
@@ -830,6 +848,18 @@ class Careless(Processor):
     def process(self, record): ...
 orders.process(Careless, stores={"seen": KeyValueStore(String(), Long())})
 → 4: process: Careless.init takes (self), and is called with self, the context. Write def init(self, context)
+
+class Configured(Processor):
+    def init(self, context): self.url = context.appConfigs()["url"]
+    def process(self, record): ...
+orders.process(Configured, stores={"seen": KeyValueStore(String(), Long())})
+→ 4: process: Configured.init: 'ProcessorContext' object has no attribute 'appConfigs'. Read it from os.environ, or from a constant of the module: a declaration has no configuration of the client
+
+orders.process(Detector, stores={"products": products})
+→ 1: process: stores['products'] is a GlobalKTable; it takes a KeyValueStore, a WindowStore, a SessionStore, a VersionedKeyValueStore or a KTable. Look it up before the class: left_join(products, {…}, key='product').process(…)
+
+customers.suppress(UntilTimeLimit("5 minutes", max_bytes=10_000))
+→ 1: UntilTimeLimit: there is no argument 'max_bytes'. The buffer is on disk, and bounded by its number of keys: max_records=10_000
 
 class Awaited(Processor):
     async def process(self, record): ...

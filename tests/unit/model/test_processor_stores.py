@@ -18,13 +18,16 @@ from streamplan.model.processor import (
     Processor,
     ProcessorContext,
     Record,
+    VersionedKeyValueStore,
     WindowStore,
 )
 from streamplan.model.stages import stage_of, stages_of
 from streamplan.model.stages.chain import StageChain
+from streamplan.model.stages.stage import Restore
 from streamplan.model.topology import Topology
 from streamplan.model.windows import OnWindowClose, TimeWindows
 from streamplan.observability.diagram import diagram_of
+from streamplan.queries.store_form import changelogs_of
 from streamplan.serdes.avro import Avro
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import Long, String
@@ -74,6 +77,19 @@ def test_each_store_has_a_changelog_and_the_library_sees_one_processor(topology:
     assert pipeline.key_types["app-seen-changelog"] == Long().key_type
     assert "Processor: KSTREAM-PROCESSOR-0000000001 (stores: [recent, seen])\n" in topology.describe()
     assert "state store" not in topology.describe()
+
+
+def test_a_versioned_store_keeps_each_record_of_its_changelog_for_the_history(
+    topology: Topology, orders: KStream
+) -> None:
+    orders.process(Detector, stores={"seen": VersionedKeyValueStore(String(), Long(), history="1 hour")})
+    pipeline = pipeline_of(topology)
+    spec = next(spec for spec in pipeline.topics() if spec.name == "app-seen-changelog")
+    assert spec.configs["min.compaction.lag.ms"] == str(25 * 3_600_000)
+    assert spec.configs["cleanup.policy"] == "compact"
+    (stage,) = stages_of(topology.subtopologies[0])
+    assert stage.stores == {"seen": Restore.EVERY_RECORD}
+    assert changelogs_of(pipeline) == {}  # the last record of a key may be a late one: nobody can ask for it
 
 
 def test_a_changelog_of_duplicates_is_never_compacted(topology: Topology, orders: KStream) -> None:
@@ -139,6 +155,7 @@ def test_processors_with_stores_of_their_own_are_two_states(topology: Topology, 
             "the retention of 'seen', 1 minute, is shorter than its windows, 2 minutes",
         ),
         ({"stores": {"seen": WindowStore(String(), Long(), retention="soon", size="2 minutes")}}, "'soon' is not a"),
+        ({"stores": {"seen": VersionedKeyValueStore(String(), Long(), history="soon")}}, "'soon' is not a duration"),
         ({"stores": {"other": SEEN}}, "Detector.init raised KeyError"),
         ({"stores": {"seen": SEEN}, "schema": "no schema at all,"}, "schema"),
         ({"store": "seen"}, "the store is not declared"),
@@ -275,7 +292,6 @@ def test_a_changed_store_that_is_read_is_judged(topology: Topology, orders: KStr
     ("aggregate", "told"),
     [
         (lambda grouped: grouped.aggregate({"n": "avg(amount)"}, store="users"), "the store 'users' of KSTREAM-AGG"),
-        (lambda grouped: grouped.reduce(store="users"), "the store 'users' of KSTREAM-REDUCE-"),
         (
             lambda grouped: grouped.windowed_by(TimeWindows("1 minute")).count(store="users"),
             ", which has windows, is read by a processor",
@@ -288,6 +304,23 @@ def test_a_store_that_holds_more_than_results_is_not_read(
     orders.process(Reader, stores={"users": aggregate(orders.group_by_key())}, schema="n bigint").to("out")
     with pytest.raises(Exception, match=told):
         pipeline_of(topology)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda orders: orders.group_by_key().reduce(store="users"),
+        lambda orders: orders.group_by_key().reduce(lambda old, new: new, store="users"),
+        lambda orders: orders.group_by_key().aggregate(dict, lambda *of: {}, schema="n bigint", store="users"),
+        lambda orders: orders.to_table(store="users"),
+    ],
+    ids=["reduce", "a reducer", "functions", "to_table"],
+)
+def test_the_store_of_a_result_is_read(topology: Topology, orders: KStream, made: Any) -> None:
+    orders.process(Reader, stores={"users": made(orders)}, schema="n bigint").to("out")
+    pipeline_of(topology)
+    reading = next(stage for stage in stages_of(topology.subtopologies[0]) if stage.read_nodes)
+    assert [node.store for node in reading.read_nodes] == ["users"]
 
 
 def test_the_name_of_a_store_that_is_read_is_that_of_the_table(topology: Topology, orders: KStream) -> None:

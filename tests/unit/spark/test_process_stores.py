@@ -25,6 +25,8 @@ from streamplan.model.processor import (
     TimestampedKeyValueStore,
     TimestampedWindowStore,
     ValueAndTimestamp,
+    VersionedKeyValueStore,
+    VersionedRecord,
     WindowStore,
 )
 from streamplan.model.timestamps import LATEST_MS
@@ -776,3 +778,81 @@ def test_a_header_that_kafka_s_client_cannot_write_is_the_reason_of_its_record(h
     task = StoresTask(heads, {"store": KeyValueStore(String(), Long())})
     (made,) = task.process(Arrived("x", 500, {"s": ""}, 0))
     assert reason in (made.reason or "")
+
+
+class Versions(Context):
+    """Does what a value says with a versioned store, and forwards the answer."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.store = context.get_state_store("store")
+
+    def process(self, record: Record) -> Iterator[dict[str, str]]:
+        name, *arguments = json.loads(record.value.s)
+        answer = getattr(self.store, name)(*arguments)
+        yield {"s": str([*answer] if name.endswith("versions") else answer)}
+        if record.value.n:
+            raise ValueError("taken back")
+
+
+def version(value: int, at: int, valid_to: int | None = None) -> VersionedRecord:
+    return VersionedRecord(value, moment(at), None if valid_to is None else moment(valid_to))
+
+
+VERSIONED = {"store": VersionedKeyValueStore(String(), Long(), history="1 minute")}
+
+
+def called(task: StoresTask, *calls: Any, n: int | None = None) -> list[Any]:
+    made = task.process(*(Arrived("k", 1, {"s": json.dumps(call), "n": n}, at) for at, call in enumerate(calls)))
+    return [each.value and each.value["s"] for each in made]
+
+
+def test_a_versioned_store_finds_the_value_of_a_time_and_takes_late_values() -> None:
+    task = StoresTask(Versions, VERSIONED, "s string")
+    puts = [["put", "a", 1, 10_000], ["put", "a", 3, 30_000], ["put", "a", 2, 20_000], ["put", "b", 7, 5_000]]
+    assert called(task, *puts) == ["True"] * 4
+    asked = [["get", "a"], ["get", "a", 25_000], ["get", "a", 9_999], ["get", "x"], ["versions", "a", 20_000, 30_000]]
+    expected = [version(3, 30_000), version(2, 20_000, 30_000), None, None]
+    answers = [*map(str, expected), str([version(2, 20_000, 30_000), version(3, 30_000)])]
+    assert called(task, *asked) == answers
+    assert called(task, ["reverse_versions", "a"]) == [
+        str([version(3, 30_000), version(2, 20_000, 30_000), version(1, 10_000, 20_000)])
+    ]
+    task.restore()
+    assert called(task, *asked) == answers
+    assert called(task, ["delete", "a", 40_000], ["get", "a"], ["get", "a", 39_999]) == [
+        str(version(3, 30_000)), "None", str(version(3, 30_000, 40_000)),
+    ]  # fmt: skip
+    task.restore()
+    assert called(task, ["get", "a"], ["get", "a", 39_999]) == ["None", str(version(3, 30_000, 40_000))]
+
+
+def test_a_versioned_store_forgets_replaced_values_behind_the_history_and_keeps_the_last_one() -> None:
+    task = StoresTask(Versions, VERSIONED, "s string")
+    called(task, ["put", "a", 1, 1_000], ["put", "a", 2, 2_000], ["put", "b", 3, 3_000], ["put", "c", 9, 100_000])
+    assert called(task, ["get", "a", 1_500], ["get", "a", 2_000], ["get", "b"], ["put", "a", 5, 39_999]) == [
+        "None", str(version(2, 2_000)), str(version(3, 3_000)), "False",
+    ]  # fmt: skip
+    assert called(task, ["put", "a", 5, 40_000], ["get", "a", 40_000]) == ["True", str(version(5, 40_000))]
+    assert called(task, ["delete", "b", 100_000], ["put", "c", 1, 400_000]) == [str(version(3, 3_000)), "True"]
+    assert set(task.state["store"]) == {(b"a",), (b"c",)}  # of a key that was deleted so long ago nothing is left
+
+
+def test_each_put_of_a_versioned_store_is_in_the_changelog_and_that_of_a_failed_call_is_not() -> None:
+    task = StoresTask(Versions, VERSIONED, "s string")
+    called(task, ["put", "a", 1, 10_000], ["put", "a", 2, 5_000], ["put", "a", 3, 10_000], ["put", "b", 4, 90_000])
+    called(task, ["put", "a", 8, 95_000], n=1)
+    called(task, ["put", "a", 6, 1], ["delete", "a", 95_000])
+    assert task.changes == [
+        ("store", b"a", long(1), 10_000), ("store", b"a", long(2), 5_000), ("store", b"a", long(3), 10_000),
+        ("store", b"b", long(4), 90_000), ("store", b"a", long(6), 1), ("store", b"a", None, 95_000),
+    ]  # fmt: skip
+
+
+def test_what_the_context_does_not_have_is_told_in_the_reason_of_the_record() -> None:
+    class Old(Context):
+        def process(self, record: Record) -> None:
+            self.context.forward({"n": self.context.timestamp()})
+
+    (made,) = StoresTask(Old, {"store": KeyValueStore(String(), Long())}).process(Arrived("k", 1, {"n": 1}, 0))
+    assert "'ProcessorContext' object has no attribute 'timestamp'. Write record.timestamp" in (made.reason or "")

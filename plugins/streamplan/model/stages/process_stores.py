@@ -6,7 +6,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import LEAVES_OUT, Aggregate, Count, ProcessWithStores, StateStore, TableSource
+from streamplan.model.operations import (
+    LEAVES_OUT,
+    Aggregate,
+    AggregateFunction,
+    Count,
+    ProcessWithStores,
+    Reduce,
+    ReduceFunction,
+    StateStore,
+    TableSource,
+    ToTable,
+    VersionedStateStore,
+)
 from streamplan.model.processor_topology import Node, Processor, Subtopology
 from streamplan.model.stages.stage import Restore, Stage, any_of
 
@@ -58,7 +70,17 @@ class ProcessStoresStage(Stage):
     @property
     def stores(self) -> Mapping[str, Restore]:
         """See :attr:`Stage.stores`. A window store that keeps duplicates writes each value under a key of its own."""
-        return {str(node.store): Restore.LAST_OF_KEY for node in (*self.store_nodes, *self.read_nodes)}
+        return {
+            str(node.store): Restore.EVERY_RECORD
+            if isinstance(node.operation, VersionedStateStore)
+            else Restore.LAST_OF_KEY
+            for node in (*self.store_nodes, *self.read_nodes)
+        }
+
+    @property
+    def restores_deletions(self) -> bool:
+        """See :attr:`Stage.restores_deletions`. In a versioned store a deletion has its place in time."""
+        return any(isinstance(node.operation, VersionedStateStore) for node in self.store_nodes)
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -107,9 +129,9 @@ class ProcessStoresStage(Stage):
                 yield Diagnostic(
                     self.nodes[0].location,
                     f"the store {node.store!r} of {_named(node)} is read by a processor",
-                    "The store can be read of a table of a topic, of count(), and of aggregate() with "
-                    f"{', '.join(_STORED_AS_PASSED)}, without windows. Put the updates of another one into a store of "
-                    "the class: to_stream().process(…)",
+                    "The store can be read of a table of a topic, of to_table(), count(), reduce(), and of aggregate() "
+                    f"with functions or {', '.join(_STORED_AS_PASSED)}, without windows. Put the updates of another "
+                    "one into a store of the class: to_stream().process(…)",
                 )
         for node in self.nodes:
             before = {each.name for each in self.subtopology.upstream_of([node])}
@@ -134,7 +156,9 @@ def _can_be_read(node: Processor) -> bool:
     if type(operation) is Aggregate:
         as_passed = all(column.function in _STORED_AS_PASSED for column in operation.columns)
         return operation.window is None and as_passed
-    return isinstance(operation, TableSource) or (type(operation) is Count and operation.window is None)
+    if isinstance(operation, TableSource | ToTable | Reduce | ReduceFunction | AggregateFunction):
+        return True
+    return type(operation) is Count and operation.window is None
 
 
 def _named(node: Processor) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from streamplan.kafka_types import Header
 from streamplan.model.operations import ProcessToAct, ProcessWithoutStores, ProcessWithStores
 from streamplan.model.processor import OF_RECORD, ProcessorContext, RecordMetadata
+from streamplan.model.processor_stores import no_such
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.moments import as_milliseconds
@@ -60,6 +61,12 @@ class ForwardingContext(ProcessorContext):
         self._made_type = struct_type(dict(operation.fields))
         self.current: Current | None = None
         self.forwarded: list[Forwarded] = []
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        missing, advice = no_such(ProcessorContext, name).args
+        raise AttributeError(f"{missing}. {advice}")
 
     def forward(
         self,

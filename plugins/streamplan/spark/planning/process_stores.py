@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from streamplan.model.functions import STOP
-from streamplan.model.operations import Count, ProcessWithStores, SessionStateStore, StateStore
+from streamplan.model.operations import Count, ProcessWithStores, SessionStateStore, StateStore, VersionedStateStore
 from streamplan.model.processor_topology import Processor
 from streamplan.serdes.field_types import parse_type
 from streamplan.spark.planning.aggregation import stored_record
@@ -154,8 +154,11 @@ def stored_changes(batch: DataFrame, place: int, store: Processor) -> RecordFram
         parts.append(F.lit(True).alias("session"))
     if operation.retain_duplicates:
         parts.append(F.col("number").alias("sequence_number"))
+    record = F.struct(*parts)
+    if isinstance(operation, VersionedStateStore):  # each put is written, and of two of one time the later one counts
+        record = record.withField("order", F.array("place"))
     return RecordFrame(
-        changes.select(F.struct(*parts).alias("record")),
+        changes.select(record.alias("record")),
         value_is_raw=True,
         no_rejects=True,
         key_not_null=True,

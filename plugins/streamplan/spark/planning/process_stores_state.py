@@ -180,7 +180,7 @@ class ProcessStoresState(StatefulProcessor):
             for processor in self._processors:
                 processor.close()
         newest = max((store.observed for store in self._stores), default=BEFORE_ALL_TIME)
-        retention = min((each.retention_ms for each in self._operations if each.retention_ms is not None), default=None)
+        retention = min((store.kept_ms for store in self._stores if store.kept_ms), default=None)
         if retention is not None and sweep_is_due(self._swept, newest, retention):
             self._swept = newest
             for store in self._stores:
@@ -197,8 +197,11 @@ class ProcessStoresState(StatefulProcessor):
         """Do nothing: nothing is open."""
 
     def _changes(self, partition: int, place: int, store: TaskStore) -> Iterator[Row]:
-        for change in store.store():
+        for number, change in enumerate(store.store()):
             common = {"partition": partition, "at": change.at, "store": place, "stored_value": change.value}
+            if store.is_versioned:
+                yield Row(**common, stored_key=change.key, place=number)
+                continue
             if store.operation.retention_ms is None:
                 yield Row(**common, stored_key=change.key)
                 continue
@@ -391,9 +394,10 @@ class RestoredProcessStores(ProcessStoresState):
                 self._read[-1 - row.of].put(bytes(row.key), None if row.value is None else bytes(row.value), row.at)
                 continue
             store = self._stores[row.of]
-            if not store.has_times:  # such a time is that of a value, and may be any
+            if not store.has_times and not store.is_versioned:  # such a time is that of a value, and may be any
                 self._stream_time = max(self._stream_time, row.at)
-            store.restore(bytes(row.key), bytes(row.value), row.at)
+            store.restore(bytes(row.key), None if row.value is None else bytes(row.value), row.at)
+            store.keys.keep()
         self._wall_clock = self._began = self._restored.get(partition, self._wall_clock)
         yield from ()
 

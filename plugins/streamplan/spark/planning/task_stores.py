@@ -4,7 +4,7 @@ A store reads a key from the state when the class asks for it, and knows it unti
 map state does not have the library's order of keys: RocksDB sorts the rows in which Spark holds them. So the first
 range reads all keys of the stream task, and sorts them by their bytes.
 
-Source: ``RocksDBStore``, ``AbstractRocksDBSegmentedBytesStore``, ``WindowKeySchema`` of
+Source: ``RocksDBStore``, ``AbstractRocksDBSegmentedBytesStore``, ``WindowKeySchema``, ``RocksDBVersionedStore`` of
 ``org.apache.kafka.streams.state.internals``.
 """
 
@@ -20,8 +20,17 @@ from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from streamplan.model.operations import SessionStateStore, StateStore, TimestampedStateStore
-from streamplan.model.processor import KeyValue, KeyValueStore, SessionStore, ValueAndTimestamp, Windowed, WindowStore
+from streamplan.model.operations import SessionStateStore, StateStore, TimestampedStateStore, VersionedStateStore
+from streamplan.model.processor import (
+    KeyValue,
+    KeyValueStore,
+    SessionStore,
+    ValueAndTimestamp,
+    VersionedKeyValueStore,
+    VersionedRecord,
+    Windowed,
+    WindowStore,
+)
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.model.windows import (
     SEQUENCE_NUMBER_BYTES,
@@ -95,7 +104,11 @@ class TaskKeys:
 
     def drop(self, key: bytes) -> None:
         """Forget a key. The changelog is not told."""
-        self._set(key, None)
+        self.shorten(key, None)
+
+    def shorten(self, key: bytes, value: bytes | None) -> None:
+        """Forget a part of what a key has, or all of it. The changelog is not told."""
+        self._set(key, value)
         self._dropped.add(key)
 
     def between(self, first: bytes | None, last: bytes | None) -> list[bytes]:
@@ -141,6 +154,37 @@ class TaskKeys:
             else:
                 insort(self._sorted, key)
         self._values[key] = value
+
+
+class VersionedKeys(TaskKeys):
+    """The keys that a versioned store has in a stream task. The value of a key is all of its versions, in bytes.
+
+    The changelog has every put, and not only the last one of a key.
+    """
+
+    def __init__(self, state: Any) -> None:
+        super().__init__(state)
+        self._puts: list[Change] = []
+        self._succeeded = 0
+
+    def log(self, change: Change) -> None:
+        """Let the changelog have a put."""
+        self._puts.append(change)
+
+    def keep(self) -> None:
+        """See :meth:`TaskKeys.keep`."""
+        super().keep()
+        self._succeeded = len(self._puts)
+
+    def take_back(self) -> None:
+        """See :meth:`TaskKeys.take_back`."""
+        super().take_back()
+        del self._puts[self._succeeded :]
+
+    def store(self) -> Iterator[Change]:
+        """Put the changes into the state, and yield all puts in their order."""
+        list(super().store())
+        yield from self._puts
 
 
 class KeyBounds(NamedTuple):
@@ -238,6 +282,41 @@ def time_in(value: bytes) -> int:
     return int.from_bytes(value[:_TIME_BYTES], "big", signed=True)
 
 
+class Version(NamedTuple):
+    """A value of a key in a versioned store.
+
+    Attributes:
+        at: Since when it is valid, in ms.
+        value: In bytes; None where the key has no value from then on.
+    """
+
+    at: int
+    value: bytes | None
+
+
+_NO_VALUE = (1 << 32) - 1
+
+
+def versions_in(data: bytes | None) -> list[Version]:
+    """Return the versions of a key, the earliest first, of what the state has of it: see :func:`versions_as_bytes`."""
+    found, place, data = [], 0, data or b""
+    while place < len(data):
+        size = int.from_bytes(data[place + _TIME_BYTES : place + _TIME_BYTES + 4], "big")
+        begin = place + _TIME_BYTES + 4
+        value = None if size == _NO_VALUE else data[begin : begin + size]
+        found.append(Version(time_in(data[place : place + _TIME_BYTES]), value))
+        place = begin + len(value or b"")
+    return found
+
+
+def versions_as_bytes(versions: list[Version]) -> bytes:
+    """Return the versions of a key as the state has them: of each its time, the size of its value, and its value."""
+    return b"".join(
+        with_time((_NO_VALUE if value is None else len(value)).to_bytes(4, "big"), at) + (value or b"")
+        for at, value in versions
+    )
+
+
 class TaskStore:
     """A store of a stream task.
 
@@ -250,7 +329,7 @@ class TaskStore:
 
     def __init__(self, operation: StateStore, state: Any, observed: int) -> None:
         self.operation = operation
-        self.keys = TaskKeys(state)
+        self.keys = VersionedKeys(state) if isinstance(operation, VersionedStateStore) else TaskKeys(state)
         self.has_times = isinstance(operation, TimestampedStateStore)
         self.codec = (TimestampedCodec if self.has_times else Codec)(operation.key_serde, operation.value)
         self.observed = observed
@@ -264,8 +343,13 @@ class TaskStore:
         at = time_in(value) if self.has_times and value is not None else self.at
         self.keys.put(key, value, at, is_kept=is_kept)
 
-    def restore(self, key: bytes, value: bytes, at: int) -> None:
+    def restore(self, key: bytes, value: bytes | None, at: int) -> None:
         """Take over what the changelog has: a value in bytes, and the time of its record in ms."""
+        if self.is_versioned:
+            self.put_version(key, value, at)
+            return
+        if value is None:
+            return
         if self.operation.retention_ms is not None:
             self.observed = max(self.observed, self.time_of(key))
         self.keys.put(key, with_time(value, at) if self.has_times else value, at)
@@ -290,9 +374,48 @@ class TaskStore:
         self.put(key, value, is_kept=at // self.segment_ms >= live)
         self.observed = observed  # a class may go on after a put that was refused
 
+    def put_version(self, key: bytes, value: bytes | None, at: int) -> bool:
+        """Set the value of a key of a versioned store from a time in ms on. Returns whether it is not too old.
+
+        Args:
+            key: In bytes.
+            value: In bytes; None for no value from then on.
+            at: The time.
+        """
+        if len(key) + len(value or b"") > MAX_BYTES:
+            raise ValueError(f"the store cannot hold that: {too_large(MAX_BYTES)}")
+        assert isinstance(self.keys, VersionedKeys)
+        self.keys.log(Change(key, value, at))
+        if at < self.observed - self.kept_ms:
+            return False
+        self.observed = max(self.observed, at)
+        versions = [each for each in self.versions(key) if each.at != at]
+        versions.insert(bisect_left(versions, at, key=_at), Version(at, value))
+        self.keys.put(key, versions_as_bytes(self._live(versions)), at)
+        return True
+
+    def _live(self, versions: list[Version]) -> list[Version]:
+        """The versions that may still be found: the last one, and those that were valid within the history."""
+        ends = [*(each.at for each in versions[1:]), None]
+        oldest = self.observed - self.kept_ms
+        return [each for each, end in zip(versions, ends, strict=True) if end is None or end >= oldest]
+
+    def versions(self, key: bytes) -> list[Version]:
+        """Return the versions of a key of a versioned store, the earliest first."""
+        return versions_in(self.keys.get(key))
+
     @property
-    def seen(self) -> KeyValueStore | WindowStore | SessionStore:
+    def kept_ms(self) -> int:
+        """How long windows, sessions or replaced values are kept; 0 in other stores."""
+        if isinstance(self.operation, VersionedStateStore):
+            return self.operation.history_ms
+        return self.operation.retention_ms or 0
+
+    @property
+    def seen(self) -> KeyValueStore | WindowStore | SessionStore | VersionedKeyValueStore:
         """The store as a class sees it."""
+        if self.is_versioned:
+            return _Versions(self)
         if self.has_sessions:
             return _Sessions(self)
         return _KeyValues(self) if self.operation.retention_ms is None else _Windows(self)
@@ -301,6 +424,11 @@ class TaskStore:
     def has_sessions(self) -> bool:
         """Whether it is a store of sessions."""
         return isinstance(self.operation, SessionStateStore)
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether it keeps earlier values."""
+        return isinstance(self.operation, VersionedStateStore)
 
     def time_of(self, key: bytes) -> int:
         """Return the time in ms that a key belongs to: the start of a window, or the end of a session."""
@@ -312,7 +440,15 @@ class TaskStore:
         return max((self.operation.retention_ms or 0) // 2, _LEAST_SEGMENT_MS)
 
     def sweep(self) -> None:
-        """Forget the windows and sessions whose segment is over."""
+        """Forget the windows and sessions whose segment is over, and the keys that have no value in the history."""
+        if self.is_versioned:
+            for key in self.keys.between(None, None):
+                versions = self.versions(key)
+                found = self._live(versions)
+                if found[-1].value is None and found[-1].at < self.observed - self.kept_ms:
+                    self.keys.drop(key)
+                elif len(found) < len(versions):
+                    self.keys.shorten(key, versions_as_bytes(found))
         if self.operation.retention_ms is None:
             return
         live = (self.observed - self.operation.retention_ms) // self.segment_ms
@@ -620,6 +756,72 @@ class _Sessions(SessionStore[Any, Any]):
     def _windowed(self, name: bytes) -> Windowed:
         start, end = bounds_of(name)
         return Windowed(self._codec.seen_key(name[:-STORED_SESSION_BYTES]), as_datetime(start), as_datetime(end))
+
+
+class _Versions(VersionedKeyValueStore[Any, Any]):
+    """A versioned store as a class sees it."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._store, self._codec = store, store.codec
+
+    def put(self, key: Any, value: Any, at: datetime | int) -> bool:
+        moment = _put_ms(at)
+        return self._store.put_version(
+            self._codec.key(key), None if value is None else self._codec.value(value), moment
+        )
+
+    def delete(self, key: Any, at: datetime | int) -> VersionedRecord | None:
+        moment = _put_ms(at)
+        before = self.get(key, moment) if moment >= self._oldest else None
+        self._store.put_version(self._codec.key(key), None, moment)
+        return None if before is None else before._replace(valid_to=None)
+
+    def get(self, key: Any, as_of: datetime | int | None = None) -> VersionedRecord | None:
+        versions = self._store.versions(self._codec.key(key))
+        moment = _LATEST if as_of is None else _ms(as_of)
+        found = bisect_right(versions, moment, key=_at) - 1
+        if found < 0 or (moment < self._oldest and found < len(versions) - 1):
+            return None
+        return self._seen(versions, found)
+
+    def versions(
+        self, key: Any, first: datetime | int | None = None, last: datetime | int | None = None
+    ) -> Iterator[VersionedRecord]:
+        return iter(self._valid(key, first, last))
+
+    def reverse_versions(
+        self, key: Any, first: datetime | int | None = None, last: datetime | int | None = None
+    ) -> Iterator[VersionedRecord]:
+        return iter(self._valid(key, first, last)[::-1])
+
+    def _valid(self, key: Any, first: datetime | int | None, last: datetime | int | None) -> list[VersionedRecord]:
+        """The values that were valid at any time from one to another."""
+        versions = self._store.versions(self._codec.key(key))
+        end = _LATEST if last is None else _ms(last)
+        begin = self._oldest if first is None else max(_ms(first), self._oldest)
+        found = []
+        for place, (at, _) in enumerate(versions):
+            replaced = versions[place + 1].at if place + 1 < len(versions) else None
+            if at <= end and (replaced is None or (replaced > begin and end >= self._oldest)):
+                found.append(self._seen(versions, place))
+        return [each for each in found if each is not None]
+
+    @property
+    def _oldest(self) -> int:
+        """The earliest time of the history."""
+        return self._store.observed - self._store.kept_ms
+
+    def _seen(self, versions: list[Version], place: int) -> VersionedRecord | None:
+        at, value = versions[place]
+        if value is None:
+            return None
+        replaced = versions[place + 1].at if place + 1 < len(versions) else None
+        valid_to = None if replaced is None else as_datetime(replaced)
+        return VersionedRecord(self._codec.seen(value), as_datetime(at), valid_to)
+
+
+def _at(version: Version) -> int:
+    return version.at
 
 
 _LATEST = (1 << 63) - 1
