@@ -148,11 +148,12 @@ def test_rows_are_arranged_as_spark_sorts_them(spark: SparkSession) -> None:
             [random.randrange(3) for _ in range(random.randrange(3))],
             None,
             random.choice([None, 1, 2]),
+            random.randrange(3),
         )
         for number in range(300)
     ]
-    frame = spark.createDataFrame(rows, OUTPUT)
-    ordered_by = ["partition_time", "topic", "offset", "order"]
+    frame = spark.createDataFrame(rows, f"{OUTPUT}, turn int")
+    ordered_by = ["turn", "partition_time", "topic", "offset", "order"]
     expected = [tuple(row) for row in frame.coalesce(1).sortWithinPartitions(*ordered_by).select(*ordered_by).collect()]
     arranged = PlannedRows().arranged(frame.toArrow(), 3)
     found = arranged.to_pylist()

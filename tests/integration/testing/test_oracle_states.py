@@ -14,6 +14,7 @@ from tests.support.twin_drivers import (
     by_key,
     compare,
     late_records,
+    one,
     our_outputs,
     pipe,
     random_records,
@@ -86,6 +87,13 @@ the library calls it while it flushes its record cache, and the twin's read then
 def test_a_processor_reads_what_another_operation_has_stored(spark: SparkSession, jvm: Any, text: str) -> None:
     steps = program(text)
     assert compare(spark, jvm, steps, random_records(3, steps, 12)) > 0
+
+
+def test_what_timers_give_comes_before_what_the_update_behind_them_gives(spark: SparkSession, jvm: Any) -> None:
+    """The library calls the timers of a record, and then passes the update from its record cache."""
+    steps = program("stream a; group_by_key; reduce; to_stream; process; to made")
+    records = [one("a", 0, b'{"n": 7, "s": "x"}'), one("a", 61, b'{"n": 6, "s": "z"}')]
+    assert compare(spark, jvm, steps, records) > 4
 
 
 MERGES = {

@@ -8,13 +8,13 @@ state: :mod:`streamplan.spark.planning.stages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from streamplan.model.left_out import records_left_out
@@ -38,7 +38,7 @@ from streamplan.spark.planning.output_rows import rows_of_records
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.planning.stages.stage_plan import Cut, Sources, StagePlan, batch_of
-from streamplan.spark.sink.spec import TASK_ORDER, Output, PartitionBy
+from streamplan.spark.sink.spec import TASK_ORDER, TURN, Output, PartitionBy, Turn
 from streamplan.spark.sink.writers import PassedRecords, PlannedRows, RekeyedRecords, RowFormat, RowsOfRecords
 
 
@@ -178,7 +178,7 @@ def planned_behind(
     outputs = outputs_of(pipeline, subtopology)
     planner.plan(subtopology.nodes)
     output = planner.take_output_rows()
-    rows = reduce(lambda upper, lower: upper.unionByName(lower), output.rows)
+    rows = reduce(lambda upper, lower: upper.unionByName(lower), output.rows).withColumn(TURN, _turn(outputs))
     return SubtopologyPlan(
         cut.streaming,
         stage.stage.has_state,
@@ -223,7 +223,13 @@ def _by_task(together: DataFrame, partitions: int) -> DataFrame:
     )
     marked = together.withColumn("last", F.lit(False)).unionByName(last_rows)
     placed = marked.repartitionById(partitions, F.col("partition"))
-    return placed.sortWithinPartitions("last", *TASK_ORDER)
+    return placed.sortWithinPartitions("last", TURN, *TASK_ORDER)
+
+
+def _turn(outputs: Sequence[Output]) -> Column:
+    changelogs = [number for number, output in enumerate(outputs) if output.partition_by == PartitionBy.TASK]
+    of_update = F.when(F.col("output").isin(changelogs), int(Turn.STORED)).otherwise(int(Turn.UPDATES))
+    return F.when(F.col("topic").isNull(), of_update).otherwise(int(Turn.RECORDS))
 
 
 def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka_types import Header, TopicPartition
@@ -20,6 +20,22 @@ PASSED_OVER = "\0"
 
 TASK_ORDER = ("partition_time", "topic", "offset", "order")
 """The columns by which the records of a stream task are ordered, in the plan, in a state and when they are written."""
+
+TURN = "turn"
+"""The column that comes before these when rows are written, with a number of :class:`Turn`."""
+
+
+class Turn(IntEnum):
+    """What the rows of a micro-batch were made of. The smallest are written first.
+
+    ``STORED``   they are updates of stores, for changelogs, and tell a writer to commit the micro-batch as a whole
+    ``RECORDS``  records that were read
+    ``UPDATES``  updates of stores, which the states behind these process last, as behind the library's record cache
+    """
+
+    STORED = 0
+    RECORDS = 1
+    UPDATES = 2
 
 
 class PartitionBy(StrEnum):

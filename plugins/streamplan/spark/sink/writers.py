@@ -42,6 +42,7 @@ from streamplan.spark.sink.spec import (
     DEAD_LETTER,
     PASSED_OVER,
     TASK_ORDER,
+    TURN,
     HandedOnTo,
     Output,
     RejectedRecord,
@@ -141,8 +142,8 @@ class PlannedRows:
 
     A row with ``last`` ends a partition and carries nothing else. Rows that were made of one record follow each other,
     and those of one topic have the order of its offsets. So a long micro-batch is committed in parts between two
-    records, and a run of it skips what is committed. What was aggregated over many records is committed as a whole. It
-    comes first, without topic and offset.
+    records, and a run of it skips what is committed. What was aggregated over many records is committed as a whole. Its
+    changelog comes first, without topic and offset.
     """
 
     def arriving(self, rows: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -176,7 +177,7 @@ class PlannedRows:
 
         Nulls come first, as in Spark.
         """
-        values = [rows[name].to_pylist() for name in TASK_ORDER]
+        values = [rows[name].to_pylist() for name in (TURN, *TASK_ORDER)]
         indices = sorted(
             range(rows.num_rows), key=lambda row: tuple((value[row] is not None, value[row]) for value in values)
         )
