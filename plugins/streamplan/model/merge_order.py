@@ -62,8 +62,10 @@ def merged_sides(subtopology: Subtopology, merge: Processor) -> tuple[MergedSide
     shared = set.intersection(*(set(_up_to(subtopology, name)) for name in names))
     if not shared:
         return ()
-    reached = [*_reached_from_sources(subtopology, merge)]
-    return tuple(_Side(subtopology, name, shared).merged(reached.index(name)) for name in names)
+    reached = [*_reached_from_sources(subtopology, merge, shared)]
+    behind_caches = len(reached)
+    places = {name: reached.index(name) if name in reached else behind_caches for name in names}
+    return tuple(_Side(subtopology, name, shared).merged(place) for name, place in places.items())
 
 
 @dataclass(frozen=True)
@@ -166,16 +168,24 @@ def _up_to(subtopology: Subtopology, name: str) -> dict[str, Node]:
     return {each.name: each for each in (node, *subtopology.upstream_of([node]))}
 
 
-def _reached_from_sources(subtopology: Subtopology, merge: Processor) -> Iterator[str]:
-    """Yield the nodes before a merge, in the order in which a record that goes as deep as it can passes them."""
+def _reached_from_sources(subtopology: Subtopology, merge: Processor, shared: Collection[str]) -> Iterator[str]:
+    """Yield the nodes before a merge, in the order in which a record that goes as deep as it can passes them.
+
+    It goes through no record cache, but for those of the nodes that all sides of the merge share.
+    """
     children = _children(subtopology)
+    holding_back = {
+        node.name
+        for node in subtopology.nodes
+        if isinstance(node, Processor) and _is_cached(node) and node.name not in shared
+    }
     seen: set[str] = set()
     remaining = [("", source.name) for source in reversed(subtopology.sources)]
     while remaining:
         before, name = remaining.pop()
         if name == merge.name:
             yield before
-        elif name not in seen:
+        elif name not in seen and name not in holding_back:
             seen.add(name)
             remaining += [(name, child) for child in reversed(children.get(name, []))]
 

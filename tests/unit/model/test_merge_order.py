@@ -72,6 +72,16 @@ def test_what_is_merged_with_updates_is_not_held_back_with_them() -> None:
     assert sides(declare) == [("Merge", 2), ("Source", 0)]
 
 
+def test_a_record_does_not_reach_a_merge_by_the_way_of_its_update() -> None:
+    def declare(a: KStream, b: KStream) -> KStream:
+        some = a.filter("n > 1")
+        updates = some.group_by_key().count(store="counts").to_stream().map_values({"id": "'x'", "n": "count"})
+        with_updates = updates.merge(a)
+        return with_updates.merge(processed(some))
+
+    assert sides(declare) == [("Process", 1), ("Merge", 1)]
+
+
 def test_only_what_is_behind_an_aggregate_may_be_an_update() -> None:
     topology = Topology("app")
     stream = topology.stream("a", value=Json(FIELDS), key="id")
