@@ -289,7 +289,9 @@ class _Recount:
         numbers, outputs = self.subtopology.output_numbers, outputs_of(self.pipeline, self.subtopology)
         letters = self._letters().persist()
         demanded = self._expected()
-        expected = self._with_turns(demanded.rows, letters).persist()
+        # Spark optimizes these rows by themselves: with the join that gives the turns it may take all memory for it.
+        rows = demanded.rows.persist()
+        expected = self._with_turns(rows, letters)
         try:
             for topic in dict.fromkeys(output.topic for output in outputs):
                 writers = [node for node in self.subtopology.nodes if self._topic_of(node, numbers, outputs) == topic]
@@ -321,7 +323,7 @@ class _Recount:
             else:
                 found.rows.append(self._compare_dead_letters(expected, letters))
         finally:
-            expected.unpersist()
+            rows.unpersist()
             for held in (demanded.state.late, demanded.state.joined, demanded.under_way):
                 if held is not None:
                     held.unpersist()
