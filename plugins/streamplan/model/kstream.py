@@ -1562,8 +1562,10 @@ class KStream(_Declared[K, V]):
         ``orders.join(products, {"id": "id", "price": "table.price"}, key="product")``,
         ``purchases.join(customers, lambda purchase, customer: {"city": customer.city}, schema="city string")``
 
-        A record without a match is dropped. Two streams give a record for each two records of the same key that are not
-        further apart than the window allows. Its timestamp is the later one of both.
+        A record without a match is dropped. A record meets a row of a table only if the row's timestamp is not later
+        than its own. If rows may be written later than the records that need them, declare a global table. Two streams
+        give a record for each two records of the same key that are not further apart than the window allows. Its
+        timestamp is the later one of both.
 
         Args:
             other: A table with the same key, from :meth:`Topology.table`, or a result that has a state store. Or a
