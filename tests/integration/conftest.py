@@ -122,7 +122,7 @@ def spark(spark_jars: Path, spark_environment: Mapping[str, str]) -> Iterator[Sp
     configs = {
         **spark_submit_configs(LOCAL_MASTER),
         "spark.ui.enabled": "false",
-        "spark.driver.memory": "1g",
+        "spark.driver.memory": "2g",  # a thousand tests share it
         "spark.python.unix.domain.socket.enabled": "true",  # as the TopologyTestDriver has it
         # For few records. A query that an aggregator starts sets its own number of partitions, and is not adaptive.
         "spark.sql.shuffle.partitions": "4",
