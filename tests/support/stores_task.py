@@ -101,7 +101,7 @@ class StoresTask:
         assert not self._run(RestoredProcessStores(0, self.tasks, self.stores, times or {}, self.tables), rows)
 
     def _stored(self, store: StateStore) -> Iterable[tuple[bytes, bytes | None, int]]:
-        """What a state is restored from: of a versioned store each change, and of others the last one of each key."""
+        """The changes that a state is restored from: all of a versioned store, else the last one of each key."""
         if isinstance(store, VersionedStateStore):
             return [change for name, *change in self.changes if name == store.store]
         changelog = self.changelogs[store.store]

@@ -36,7 +36,7 @@ exec {python} "$@"
 """
 
 _directories: list[TemporaryDirectory[str]] = []
-"""Those of this process. They are removed when it ends."""
+"""The directories of this process, which are removed when it ends."""
 
 
 def answer_in_driver(spark: SparkSession) -> None:
@@ -56,13 +56,12 @@ def answer_in_driver(spark: SparkSession) -> None:
     words = {"module": asked.__name__, "python": context.pythonExec, "request": str(asks)}
     program.write_text(_PROGRAM.format_map({name: shlex.quote(word) for name, word in words.items()}))
     program.chmod(0o700)
+    if not os.access(program, os.X_OK):  # nothing in this file system can be executed
+        return
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(str(address))
     except OSError:  # the path of the directory is too long for a socket
-        listener.close()
-        return
-    if not os.access(program, os.X_OK):  # nothing in this file system can be executed
         listener.close()
         return
     listener.listen()
