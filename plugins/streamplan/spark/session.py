@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from streamplan.spark.arrow_without_pandas import use_arrow_without_pandas
 from streamplan.spark.state_variables import answer_in_driver
-from streamplan.spark.submit import submit_environment
+from streamplan.spark.submit import spark_submit_configs, submit_environment
 
 SPARK_CONFIGS = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -65,9 +65,9 @@ def local_session(name: str, *, master: str = "local[1]", jars: Iterable[Path] =
         StreamplanError: This machine has no fit Java or no PySpark.
     """
     os.environ.update(submit_environment(os.environ, local=True))
-    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.jars", ",".join(map(str, jars)))
-    builder.config("spark.log.level", "ERROR").getOrCreate()
+    configs = {**spark_submit_configs(master), "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    configs["spark.jars"] = ",".join(map(str, jars))
+    SparkSession.builder.master(master).config(map=dict(configs)).getOrCreate()
     spark = open_session(name)
     try:
         yield spark

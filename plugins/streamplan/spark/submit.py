@@ -159,6 +159,8 @@ def spark_submit_configs(master: str) -> dict[str, str]:
         # Spark creates it when it looks for a function that it does not know, by default in the working directory.
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "spark-warehouse")),
         "spark.python.worker.faulthandler.enabled": "true",  # for streamplan.spark.noted_records, also with a state
+        # With it, PySpark tells the JVM for each expression which line made it: 30 calls more for each.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         **REDACTION,
         **({"spark.python.daemon.module": _PYTHON_DAEMON} if master.partition("[")[0] == "local" else {}),
     }
