@@ -214,6 +214,7 @@ LINES: list[list[Sale]] = [
 ]
 
 
+@pytest.mark.soak
 def test_words(both: BothWays) -> None:
     """Any number of records of each record, also none."""
 
@@ -242,6 +243,7 @@ def test_words(both: BothWays) -> None:
         assert reasons == {"the key is null": missing, "the value is not JSON": 1}  # each once
 
 
+@pytest.mark.soak
 def test_more_records_of_one_than_a_worker_is_given_at_once(both: BothWays, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are in the order of the words in each partition."""
 
@@ -317,6 +319,7 @@ def test_functions_whose_code_changes_between_two_starts(both: BothWays) -> None
         assert raised.endswith(": sixteen")
 
 
+@pytest.mark.soak
 def test_fields_of_several_records_of_each(both: BothWays) -> None:
     def declare(tried: Tried) -> None:
         lines = tried.topology.stream(tried.named("sales"), value=SALE)
@@ -332,6 +335,7 @@ def test_fields_of_several_records_of_each(both: BothWays) -> None:
         assert tried.store("folded") == folded
 
 
+@pytest.mark.soak
 def test_a_null_value_is_written_and_not_counted_and_any_bytes_are_a_key(both: BothWays) -> None:
     def declare(tried: Tried) -> None:
         sales = tried.topology.stream(tried.named("sales"), value=SALE)
@@ -348,6 +352,7 @@ def test_a_null_value_is_written_and_not_counted_and_any_bytes_are_a_key(both: B
         assert [reason.partition(":")[0] for _, reason in tried.dead_letters()] == ["the value is not JSON"]
 
 
+@pytest.mark.soak
 def test_a_null_value_is_counted_in_a_window_as_it_is_in_queries_apart(both: BothWays) -> None:
     def declare(tried: Tried) -> None:
         grouped = tried.topology.stream(tried.named("sales"), value=SALE).group_by("record.key", name="by-key")

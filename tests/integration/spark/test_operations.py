@@ -139,6 +139,7 @@ def test_topics_of_one_source_have_the_stream_tasks_of_the_one_with_the_most_par
     assert [row for row in rows if not row.agrees] == []
 
 
+@pytest.mark.soak
 @restored
 def test_exclusive_branches_values_of_one_record_and_functions_for_what_they_do(tried: Tried, tmp_path: Path) -> None:
     topology, named = tried.topology, tried.named
@@ -184,6 +185,7 @@ def test_exclusive_branches_values_of_one_record_and_functions_for_what_they_do(
     assert Counter(told.read_text().split()) == Counter("abcefg" + "b")  # a recount calls no such function
 
 
+@pytest.mark.soak
 @restored
 def test_told_timestamps_stay_when_the_state_is_restored(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
@@ -296,6 +298,7 @@ def test_aggregates_over_several_micro_batches(tried: Tried) -> None:
     assert tried.dead_letters() == [("sales", "the key is null")]  # once for both aggregates
 
 
+@pytest.mark.soak
 @restored
 def test_several_streams_are_folded_into_one_store(tried: Tried) -> None:
     """For a stream without a record of the key a count is 0, and everything else is null.
@@ -387,6 +390,7 @@ def test_a_store_is_restored_once_from_several_slices_beside_an_empty_store(
     assert tried.read(tried.topology.changelog_topic("negative")) == []
 
 
+@pytest.mark.soak
 def test_reduce_keeps_the_greatest_the_least_and_of_equals_the_later(tried: Tried) -> None:
     grouped = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
     grouped.reduce(max_by="amount", store="greatest")
@@ -430,6 +434,7 @@ def test_windows(tried: Tried) -> None:
     assert plain == {b"%b@%d" % (key[:1], int.from_bytes(key[1:], "big")): total for key, total in expected.items()}
 
 
+@pytest.mark.soak
 @restored
 def test_windows_that_hop(tried: Tried) -> None:
     """A record is in each window that holds its time, also where it comes late. Each result is of one window."""
@@ -463,6 +468,7 @@ def test_windows_that_hop(tried: Tried) -> None:
     assert {key: (value["total"], value["best"]) for key, value in written.items()} == expected
 
 
+@pytest.mark.soak
 @restored
 def test_days_of_a_time_zone_and_windows_with_an_offset(tried: Tried) -> None:
     zone, sales = ZoneInfo("Asia/Kolkata"), tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
@@ -492,6 +498,7 @@ def test_days_of_a_time_zone_and_windows_with_an_offset(tried: Tried) -> None:
     assert_recounted(tried)
 
 
+@pytest.mark.soak
 @restored
 def test_sliding_windows(tried: Tried) -> None:
     """One ends at each record, and one begins behind each record that another one follows. Both ends belong to it."""
@@ -522,6 +529,7 @@ def test_sliding_windows(tried: Tried) -> None:
     assert_recounted(tried)
 
 
+@pytest.mark.soak
 @restored
 def test_custom_windows_and_suppressed_sessions(tried: Tried) -> None:
     """A record in no window, a late one, and one at which the function fails. A session is passed when it is over."""
@@ -551,6 +559,7 @@ def test_custom_windows_and_suppressed_sessions(tried: Tried) -> None:
     assert_recounted(tried)
 
 
+@pytest.mark.soak
 @restored
 def test_updates_of_a_table_are_suppressed_until_a_time_limit(tried: Tried) -> None:
     """What waits is restored from the buffer's changelog, which has the bytes of the library."""
@@ -1056,6 +1065,7 @@ def test_a_value_is_joined_by_its_foreign_key_and_kept_up_to_date_from_either_ta
     assert tried.dead_letters() == [("shipments", "the key is not UTF-8"), ("shipments", "weight is not of type int")]
 
 
+@pytest.mark.soak
 @restored
 def test_a_deletion_in_a_table_is_neither_joined_nor_aggregated(tried: Tried) -> None:
     """``KStreamKTableJoinProcessor.maybeDropRecord`` and ``KStreamAggregate`` pass over a null value."""
@@ -1104,6 +1114,7 @@ def test_many_rows_of_a_key_wait_for_the_stream(tried: Tried) -> None:
     assert tried.records("returned") == sorted(returned, key=repr)
 
 
+@pytest.mark.soak
 @restored
 def test_groups_of_a_table_and_filters_of_aggregates_go_on_from_what_there_was(tried: Tried) -> None:
     """Each state that has old values is restored from the store of its table."""
@@ -1146,6 +1157,7 @@ def test_groups_of_a_table_and_filters_of_aggregates_go_on_from_what_there_was(t
     assert tried.dead_letters() == []
 
 
+@pytest.mark.soak
 def test_a_filter_of_windows_goes_on_from_what_there_was(tried: Tried) -> None:
     """Of time windows and of sessions, restored from their stores, which have no other changelog beside them."""
     topology, named = tried.topology, tried.named
@@ -1270,6 +1282,7 @@ def sessions_of(sold: list[tuple[str, int, int]]) -> dict[bytes, tuple[float, ..
     return found
 
 
+@pytest.mark.soak
 @restored
 def test_the_latest_of_merged_topics_is_told_by_time(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
@@ -1310,6 +1323,7 @@ def test_a_late_record_is_joined_with_the_version_of_its_time(tried: Tried) -> N
     assert of_a == [10, 50, 100, 70, 105, 39]
 
 
+@pytest.mark.soak
 @restored
 def test_records_wait_for_late_rows_until_the_grace_period_is_over(tried: Tried) -> None:
     """What waits is restored from the buffer's changelog, which has the bytes of the library."""

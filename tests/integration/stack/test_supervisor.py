@@ -270,6 +270,7 @@ def apart(airflow: Supervised) -> Iterator[Supervised]:
             processes.stop(triggerer)
 
 
+@pytest.mark.soak
 def test_a_triggerer_in_another_pid_namespace_watches_and_stops_the_aggregator(apart: Supervised) -> None:
     """It asks Kafka. The brokers themselves say who is a member, and /proc says which processes there are."""
     stack = apart.stack
