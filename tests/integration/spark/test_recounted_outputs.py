@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from streamplan.checks.framework.check import Observation
 from streamplan.errors import CouldNotLook
 from streamplan.files import ReportPaths
@@ -31,7 +31,7 @@ from streamplan.reports.sink_offsets import SinkOffsets, read_sink_offsets
 from streamplan.serdes.json import Json
 from streamplan.serdes.subscriptions import Instruction, Subscription, combined_key, value_hash
 from streamplan.settings import Settings
-from streamplan.spark.recount.recount import recount
+from streamplan.spark.recount.recount import _Recount, recount
 
 from tests.support.soak import soak
 
@@ -456,6 +456,44 @@ def test_a_record_that_came_too_late_is_not_missing(declared: Declare) -> None:
         app.rows()
     app.write(changelog, count(b"a", AT + 10 * MINUTE, 2, AT + 10 * MINUTE, stored=True), partition=partition)
     assert f"{changelog}: key a" in app.wrong()
+
+
+def by_another_key(topology: Topology, source: str, sink: str) -> None:
+    """What is made of windows has another key, and meets a table by it."""
+    rooms = topology.table(f"{source}-rooms", value=Json("room string"), store="rooms")
+    (
+        topology.stream(source, value=Json("n int"))
+        .group_by_key()
+        .windowed_by(TimeWindows("1 minute", grace="1 minute"))
+        .aggregate({"n": "count(*)", "mean": "avg(n)", "most": "max(n)"}, store="minutes")
+        .to_stream()
+        .map_values({"start": "record.window.start", "n": "n", "mean": "round(mean, 2)", "most": "most"})
+        .select_key("record.key", name="again")
+        .join(rooms, {"room": "table.room", "start": "start", "n": "n", "mean": "mean"}, name="with-room")
+        .to(sink)
+    )
+
+
+def test_spark_optimizes_what_is_recounted_before_it_meets_the_dead_letters(
+    declared: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of both in one plan the optimizer does not come to an end. So the join of both reads rows that are computed."""
+    app = declared(by_another_key)
+    app.write(app.source, record(b"a", 1))
+    app.write(app.pipeline.topology.dead_letter_topic, (b"a", b"a dead letter", AT))
+    with_turns = _Recount._with_turns
+
+    def look(self: _Recount, rows: DataFrame, letters: DataFrame) -> DataFrame:
+        joined = with_turns(self, rows, letters)
+        leaves = joined._jdf.queryExecution().withCachedData().collectLeaves()  # what comes before the optimizer
+        assert {leaves.apply(number).nodeName() for number in range(leaves.size())} == {"InMemoryRelation"}
+        rows.unpersist()
+        letters.unpersist()
+        raise CouldNotLook("seen")  # to compute the rows takes a minute
+
+    monkeypatch.setattr(_Recount, "_with_turns", look)
+    with pytest.raises(CouldNotLook, match="seen"):
+        app.rows()
 
 
 def per_hopping_window(topology: Topology, source: str, sink: str) -> None:
