@@ -239,8 +239,9 @@ def test_a_run_without_a_result_has_no_page(health: DAG, answer: Callable[..., A
 
     answers = answer()
     run: Any = SimpleNamespace(dag_id="orders_health", run_after=datetime.now(UTC))
+    ti = SimpleNamespace(get_task_states=lambda **asked: {})
     with pytest.raises(AirflowSkipException, match="No check of this run has a result"):
-        health.get_task("data_docs").execute({"dag_run": run})
+        health.get_task("data_docs").execute({"dag_run": run, "run_id": "r", "ti": ti})
     assert answers.pages == []
 
 

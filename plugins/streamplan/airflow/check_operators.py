@@ -6,7 +6,8 @@ import copy
 import io
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,14 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator, ExceptionRetryPolicy, RetryAction, RetryRule
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
 
 from streamplan.airflow.connections import brokers
 from streamplan.airflow.data_docs import DataDocsLink, SummaryLink, picture_address, summaries
-from streamplan.airflow.notifications import Notifier
+from streamplan.airflow.notifications import Notifier, OutcomeNotification
 from streamplan.airflow.streams_page import StreamsLink
 from streamplan.airflow.supervised_job import job_environment, job_file, spark_hook
-from streamplan.checks import check_named, scheduled_checks
+from streamplan.checks import CHECKS, check_named, scheduled_checks
 from streamplan.checks.discovery.running import running_application
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import (
@@ -33,10 +39,13 @@ from streamplan.checks.framework.check import (
     SparkJob,
     run_check,
 )
+from streamplan.checks.totals import CHECK as TOTALS
+from streamplan.errors import CouldNotLook
 from streamplan.files import ReportPaths, write_atomically
 from streamplan.kafka.brokers import Brokers
 from streamplan.programs import ExitStatus, refusal_beside
 from streamplan.registry import pipeline_named
+from streamplan.reports.observations import RecordedObservations, reason_left, reusable_recount
 from streamplan.reports.results import (
     MOST_RESULTS,
     has_history,
@@ -61,6 +70,9 @@ _LOG_COLUMNS = 84
 
 _RUN_BY_ITSELF = ("scheduled", "asset_triggered")
 """The types of DAG runs that nobody asked for."""
+
+_REASON = "reason"
+"""The key in XCom under which a task says why it ended without a result. Airflow deletes it before a retry."""
 
 LOGGED_ROWS = 50
 """At most this many wrong rows stand in the log of a failed check. The Data Docs show more."""
@@ -103,6 +115,20 @@ class SparkJobOperator(BaseOperator):
         if self._hook is not None:
             self._hook.on_kill()
 
+    @contextmanager
+    def _leaving_a_reason(self, context: Context) -> Iterator[None]:
+        """Leave in XCom why the task ends without a result. The task ``data_docs`` records it."""
+        try:
+            yield
+        except AirflowSkipException:
+            raise
+        except AirflowTaskTimeout:
+            context["ti"].xcom_push(key=_REASON, value=f"it took longer than {self.execution_timeout}")
+            raise
+        except Exception as error:
+            context["ti"].xcom_push(key=_REASON, value=" ".join(str(error).split()) or type(error).__name__)
+            raise
+
     def _run(self, name: str, output: Path, *arguments: str) -> None:
         refusal = refusal_beside(output)
         for path in (output, refusal):
@@ -116,7 +142,7 @@ class SparkJobOperator(BaseOperator):
             self._hook.submit(job_file(f"{name.replace('-', '_')}.py"), env=environment)
         except AirflowException as error:
             if not refusal.exists():
-                raise
+                raise AirflowException(reason_left(output) or _status_of(error)) from error
             reason = refusal.read_text()
             self.log.error("%s", reason)  # below the lines of Spark, and above Airflow's traceback
             raise AirflowFailException(reason) from error
@@ -143,10 +169,13 @@ class RecountOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> None:
         """Run ``jobs/recount.py``, unless the rows of its last run still hold."""
-        from streamplan.kafka.cluster import KafkaCluster
-        from streamplan.reports.observations import reusable_recount
-
         skip_before_deployment(context, self.pipeline)
+        with self._leaving_a_reason(context):
+            self._recount(context)
+
+    def _recount(self, context: Context) -> None:
+        from streamplan.kafka.cluster import KafkaCluster
+
         cluster = KafkaCluster(brokers(self.pipeline))
         application = running_application(pipeline_named(self.pipeline), cluster)
         if application.runs_until:
@@ -154,11 +183,11 @@ class RecountOperator(SparkJobOperator):
                 f"{application.runs_until} has not taken over from {application.application_id} yet. The recount runs "
                 "when it has taken over."
             )
-        for check in scheduled_checks(application):
-            if SparkJob.RECOUNT in check.spark_jobs(application):
-                skip_when_passed_lately(context, check, self.pipeline, minutes=RECOUNT_MINUTES)
         paths = ReportPaths(Settings.from_environment().reports, self.pipeline)
         output = paths.recount(self.dag_id)
+        for check in scheduled_checks(application):
+            if SparkJob.RECOUNT in check.spark_jobs(application) and self._has_left_rows(check, paths):
+                skip_when_passed_lately(context, check, self.pipeline, minutes=RECOUNT_MINUTES)
         if _is_on_schedule(context):
             last = reusable_recount(output, application, cluster)
             if last is not None:
@@ -168,6 +197,15 @@ class RecountOperator(SparkJobOperator):
                 return
         sinks = ("--sinks", str(paths.sink_offsets))
         self._run("recount", output, "--bootstrap-servers", str(brokers(self.pipeline)), *sinks)
+
+    def _has_left_rows(self, check: Check, paths: ReportPaths) -> bool:
+        """Whether the last recount of the DAG in which the check was last run came to its end.
+
+        A recount deletes the rows of the one before. So rows that are missing were not made: it was killed.
+        """
+        last = read_latest(paths.directory.parent, self.pipeline).get(check.name)
+        dag_id = last.task[0] if last is not None and last.task else self.dag_id
+        return not reason_left(paths.recount(dag_id), missing="it was killed")
 
 
 class CheckOperator(SparkJobOperator):
@@ -199,9 +237,13 @@ class CheckOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, str | None]:
         """Run the check, write its result, and end the task with it."""
+        skip_before_deployment(context, self.pipeline)
+        with self._leaving_a_reason(context):
+            return self._check(context)
+
+    def _check(self, context: Context) -> dict[str, str | None]:
         from streamplan.kafka.cluster import KafkaCluster
 
-        skip_before_deployment(context, self.pipeline)
         cluster = KafkaCluster(brokers(self.pipeline))
         application = running_application(pipeline_named(self.pipeline), cluster)
         settings = Settings.from_environment()
@@ -244,7 +286,6 @@ class CheckOperator(SparkJobOperator):
 
     def _configured_check(self, context: Context, application: Application, settings: Settings) -> Check:
         from streamplan.reports.check_context import check_context
-        from streamplan.reports.observations import RecordedObservations
 
         check = check_named(self.check)
         skip_when_passed_lately(context, check, self.pipeline)
@@ -319,16 +360,20 @@ class DataDocsOperator(BaseOperator):
     It runs after the checks whatever their outcome was, as a teardown task: Airflow takes the state of the run from
     the checks before it, so that a page that was written does not make a run green. Only this task loads Great
     Expectations, which takes several CPU seconds.
+
+    A check whose task failed without a result could not look: the task was killed, or the recount before it failed.
+    This task records that, and tells the notifiers.
     """
 
     operator_extra_links = (DataDocsLink(),)
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, notifiers: Sequence[Notifier] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
+        self.notifiers = tuple(notifiers)
 
     def execute(self, context: Context) -> str:
-        """Write the page.
+        """Record the checks without a result, and write the page.
 
         Returns:
             The page, relative to the directory of all reports.
@@ -340,12 +385,48 @@ class DataDocsOperator(BaseOperator):
 
         reports = Settings.from_environment().reports
         page = run_page(context, self.pipeline)
+        for check, task_id in self._without_result(context, read_beside(reports, self.pipeline, page.path)):
+            result = self._could_not_look(context, check, task_id)
+            write_result(reports, replace(result, data_docs=page.path))
+            self.log.error("%s %s: %s", check, result.outcome, result.reason)
+            if self.notifiers:
+                OutcomeNotification(self.pipeline, check, self.notifiers)(context)
         results = read_beside(reports, self.pipeline, page.path)
         if not results:
             raise AirflowSkipException("No check of this run has a result, so there is no page to write.")
         write_data_docs(reports, page, results)
         self.log.info("%d checks are on the page %s", len(results), reports / page.path)
         return page.path
+
+    def _without_result(self, context: Context, results: Sequence[CheckResult]) -> Iterator[tuple[str, str]]:
+        """Yield the checks whose tasks failed in this run without a result, each with the task that failed.
+
+        A result that passed is one of before the task was cleared.
+        """
+        run_id = str(context["run_id"])
+        states: Mapping[str, Any] = context["ti"].get_task_states(dag_id=self.dag_id, run_ids=[run_id]).get(run_id, {})
+        before = self.task_id[: self.task_id.rfind(".") + 1]  # the group of the tasks
+        found = {result.check: result.outcome for result in results}
+        for check in CHECKS:
+            task_id, recount = before + check.name, before + SparkJob.RECOUNT
+            state = states.get(task_id)
+            if state == "failed" and found.get(check.name, Outcome.PASSED) is Outcome.PASSED:
+                yield check.name, task_id
+            elif state == "upstream_failed" and check.name == TOTALS.name and states.get(recount) == "failed":
+                yield check.name, recount
+
+    def _could_not_look(self, context: Context, check: str, task_id: str) -> CheckResult:
+        run_id = str(context["run_id"])
+        reason = context["ti"].xcom_pull(task_ids=task_id, key=_REASON, run_id=run_id)
+        error = CouldNotLook(
+            f"task {task_id}",
+            expected="a result",
+            observed=f"the task failed: {reason or 'it was killed, and has left no reason'}",
+            remedy=f"Look at the log of the task in the run {run_id} of {self.dag_id}.",
+        )
+        at = datetime.now(UTC).isoformat(timespec="microseconds")
+        task = (self.dag_id, run_id, task_id)
+        return CheckResult(self.pipeline, check, Outcome.COULD_NOT_LOOK, str(error), at, (), task=task)
 
 
 class SummaryOperator(BaseOperator):
@@ -384,6 +465,12 @@ class SummaryOperator(BaseOperator):
         for notifier in self.notifiers:
             copy.deepcopy(notifier)({**context, "summary": summary})  # it renders itself
         return picture
+
+
+def _status_of(error: AirflowException) -> str:
+    """Return what Airflow says of a Spark job that failed, without the command line, which fills a page."""
+    _, status, number = str(error).rpartition("Error code is: ")
+    return f"spark-submit ended with status {number.rstrip('.')}" if status else str(error)
 
 
 def run_page(context: Context, pipeline: str) -> RunPage:

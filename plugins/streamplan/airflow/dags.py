@@ -458,9 +458,10 @@ def _check_tasks(
     data_docs = DataDocsOperator(
         task_id="data_docs",
         pipeline=pipeline.name,
+        notifiers=notifiers,
         execution_timeout=timedelta(minutes=5),
-        doc_md="Writes the page of this run in the Data Docs, whatever the checks found. It judges nothing: the state"
-        " of the run is that of the checks.",
+        doc_md="Writes the page of this run in the Data Docs, whatever the checks found. A check whose task ended"
+        " without a result could not look. The state of the run is that of the checks.",
     )
     [*tasks.values()] >> data_docs.as_teardown()
     return tasks

@@ -80,11 +80,16 @@ def totals_table(totals: Totals) -> Table:
     return table
 
 
-def checks_table(results: Iterable[CheckResult]) -> Table:
-    """Return a table of check results."""
-    table = table_of("Checks", "check", "outcome", "reason")
+def checks_table(results: Iterable[CheckResult], *, with_age: bool = False) -> Table:
+    """Return a table of check results.
+
+    Args:
+        with_age: Whether a column says how old each result is. The results may be of several runs.
+    """
+    table = table_of("Checks", "check", "outcome", *(["looked"] if with_age else []), "reason")
     for result in results:
-        table.add_row(result.check, Text(result.outcome, _COLOURS[result.outcome]), result.reason)
+        age = [seconds_ago(result.at)] if with_age else []
+        table.add_row(result.check, Text(result.outcome, _COLOURS[result.outcome]), *age, result.reason)
     return table
 
 

@@ -127,7 +127,7 @@ def screen(snapshot: Snapshot, parts: _Parts = _FORMS[0]) -> Group:
     else:
         left_out.append(quantity(len(snapshot.topics), "topic"))
     if snapshot.checks:
-        shown.append(checks_table(snapshot.checks) if parts.whole else _checks(snapshot.checks))
+        shown.append(checks_table(snapshot.checks, with_age=True) if parts.whole else _checks(snapshot.checks))
     if left_out:
         shown.append(_cut(f"A larger terminal also shows {', '.join(left_out)}.", "dim"))
     return Group(*shown)
@@ -164,14 +164,18 @@ def _cut(text: str, style: str = "") -> Text:
 
 
 def _checks(results: Sequence[CheckResult]) -> Text:
-    """The checks in a line, and those that did not pass in a line each."""
+    """The checks in a line, those that passed before the last run in a line, and those that did not in a line each."""
     passed = [result for result in results if result.outcome is Outcome.PASSED]
-    last = seconds_ago(max(result.at for result in results))
-    text = _cut(f"Checks: {len(passed)} of {len(results)} passed, the last run {last}")
+    last = max(results, key=lambda result: result.at)
+    text = _cut(f"Checks: {len(passed)} of {len(results)} passed, the last run {seconds_ago(last.at)}")
+    before = {result.check: seconds_ago(result.at) for result in results if result.data_docs != last.data_docs}
+    if older := [f"{result.check} {before[result.check]}" for result in passed if result.check in before]:
+        text.append(f"\nPassed in an earlier run: {', '.join(older)}", "dim")
     for result in results:
         if result.outcome is not Outcome.PASSED:
             colour = "red" if result.outcome is Outcome.FAILED else "yellow"
-            text.append(f"\n{result.check} {result.outcome}: {' '.join(result.reason.split())}", colour)
+            age = f", {before[result.check]}" if result.check in before else ""
+            text.append(f"\n{result.check} {result.outcome}{age}: {' '.join(result.reason.split())}", colour)
     return text
 
 

@@ -84,6 +84,21 @@ class RecordedObservations:
         return self.rows
 
 
+def reason_left(path: Path, *, missing: str = "") -> str:
+    """Return why a Spark job has left no rows in ``path``; empty where it has left some.
+
+    Args:
+        path: The file that the job writes.
+        missing: What is returned where there is no file.
+    """
+    if not path.exists():
+        return missing
+    try:
+        return RecordedObservations.read(path).could_not_look or ""
+    except CouldNotLook as error:
+        return str(error)
+
+
 def offsets_fingerprint(application: Application, cluster: Cluster) -> dict[str, Any]:
     """Return what changes when records are written, deleted or processed.
 

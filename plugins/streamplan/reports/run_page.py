@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamplan.checks import check_named
-from streamplan.checks.framework.check import CheckResult, Observation, Outcome
+from streamplan.checks.framework.check import FOR_INFORMATION, NOT_JUDGED, CheckResult, Observation, Outcome
 from streamplan.files import ReportPaths, write_atomically
 from streamplan.reports.results import read_history
 
@@ -64,12 +64,15 @@ class RunPage:
 
 
 def rows_shown(result: CheckResult) -> list[Observation]:
-    """List the rows of a result, the wrong ones first. A result without rows has one row that says so."""
+    """List the rows of a result, the wrong ones first, then those that are not judged.
+
+    A result without rows has one row that says so.
+    """
     if result.outcome is Outcome.COULD_NOT_LOOK:
         return [Observation("the check itself", "an answer", f"could not look: {result.reason}")]
     if not result.observations:
         return [Observation("rows to look at", "at least 1", 0)]
-    return sorted(result.observations, key=lambda row: row.agrees)
+    return sorted(result.observations, key=lambda row: (row.agrees, row.is_judged))
 
 
 def page_content(result: CheckResult) -> dict[str, Any]:
@@ -107,7 +110,8 @@ class RunView:
     def render(self, content: Mapping[str, Any], **_: Any) -> str:
         """Return the page of the run."""
         outcomes = {check["outcome"] for check in content["checks"]}
-        return _environment().get_template("run_page.html.j2").render(content, outcome=_worst(outcomes))
+        template = _environment().get_template("run_page.html.j2")
+        return template.render(content, outcome=_worst(outcomes), says_nothing=(NOT_JUDGED, FOR_INFORMATION))
 
 
 def index_page(pipeline: str, history: Sequence[CheckResult], exists: Mapping[str, bool]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from streamplan.errors import BrokersUnavailable, CouldNotLook
+from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused
 from streamplan.programs import report
 from streamplan.reports.observations import RecordedObservations
 from streamplan.spark.session import open_session
@@ -18,18 +18,31 @@ def write_observations(
 ) -> None:
     """Open a Spark session, observe, and write the rows, or the reason why the job could not decide.
 
+    An error that nobody expected, such as one of Spark that has no memory, is written, too, and ends the job.
+
     Args:
         session_name: The name of the Spark application.
         output: The JSON file to write.
         observe: Gets the session and returns the rows. It may raise :class:`CouldNotLook` or
             :class:`BrokersUnavailable`.
     """
-    spark = open_session(session_name)
     try:
+        spark = open_session(session_name)
         result = observe(spark)
     except (BrokersUnavailable, CouldNotLook) as error:
         result = RecordedObservations((), could_not_look=str(error))
+    except Refused:  # has a file of its own
+        raise
+    except Exception as error:
+        RecordedObservations((), could_not_look=_in_a_line(error)).write(output)
+        raise
     result.write(output)
     for row in result.rows:
         report(f"{row.subject}: expected {row.expected}, observed {row.observed}")
     spark.stop()
+
+
+def _in_a_line(error: Exception) -> str:
+    """Return what an error says, without the stack of the JVM that stands in it."""
+    said = str(error).partition("\n\tat ")[0].partition("\nJVM stacktrace:")[0]
+    return f"an unexpected error: {type(error).__name__}: {' '.join(said.split())}"

@@ -119,7 +119,7 @@ def test_stores_punctuators_and_failures_over_several_micro_batches(tried: Tried
     brokers = Brokers(tried.bootstrap_servers)
     rows = recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
     assert {row.subject.partition(":")[0] for row in rows} >= {tried.topology.changelog_topic("totals")}
-    assert all("is not judged" in row.subject for row in rows)
+    assert not any(row.is_judged for row in rows)
 
 
 class Prices(Processor):

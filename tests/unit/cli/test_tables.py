@@ -120,6 +120,30 @@ def test_where_not_all_tasks_fit_those_with_the_greatest_lag_are_shown() -> None
     assert shown == [f"{n // 2}_{n % 2}" for n in range(49, 49 - len(shown), -1)]
 
 
+@pytest.mark.parametrize("rows", [60, 24])
+def test_top_says_how_old_a_result_is_that_is_not_of_the_last_run(rows: int) -> None:
+    snapshot = snapshot_of_orders()
+    earlier = (datetime.now(UTC) - timedelta(minutes=45)).isoformat()
+    old = {"totals": Outcome.PASSED, "compaction": Outcome.COULD_NOT_LOOK}
+    checks = [
+        replace(each, at=earlier, data_docs="earlier.html", outcome=old[each.check], reason="brokers away")
+        if each.check in old
+        else replace(each, data_docs="last.html", reason="1 of 1 as expected")
+        for each in snapshot.checks
+    ]
+    console = Console(width=100, height=rows, file=StringIO())
+    console.print(fitted(replace(snapshot, checks=checks), console))
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    if rows == 24:
+        assert "Passed in an earlier run: totals 45 min ago" in text
+        assert "compaction could not look, 45 min ago: brokers away" in text
+        assert "lag 0" not in text
+    else:
+        assert re.search(r"totals +passed +45 min ago +brokers away", text)
+        assert re.search(r"lag +passed +0\.\d s ago", text)
+
+
 def test_where_kafka_cannot_be_asked_the_reason_stands_alone(capsys: pytest.CaptureFixture[str]) -> None:
     snapshot = replace(snapshot_of_long_names(), problem="Kafka gave no answer", tasks=[], topics=[], checks=[])
     table_console().print(screen(snapshot))

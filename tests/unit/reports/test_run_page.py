@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
-from streamplan.checks.framework.check import CheckResult, Outcome
-from streamplan.reports.run_page import RunView, index_page
+from streamplan.checks.framework.check import CheckResult, Observation, Outcome, not_judged
+from streamplan.reports.run_page import RunView, index_page, page_content
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)>"\' onmouseover="alert(3)'
 
@@ -48,6 +49,17 @@ def test_topic_names_keys_and_values_are_text() -> None:
     }
     page = RunView().render({"suite": f"{HOSTILE}_health", "run_name": HOSTILE, "checks": [check]})
     assert parsed(page).text.count(HOSTILE) >= 8
+
+
+def test_what_is_not_judged_has_no_mark_of_health_and_stands_behind_what_is_wrong() -> None:
+    rows = (Observation("counts", 1, 1), not_judged("joined", "(its result depends on time)"), Observation("sum", 2, 3))
+    result = CheckResult("orders", "totals", Outcome.FAILED, "a reason", "2026-01-01T00:00:00+00:00", rows)
+    page = RunView().render({"suite": "orders_health", "run_name": "r", "checks": [page_content(result)]})
+    assert re.findall(r"([✓✗–])\s*(\w+)", " ".join(parsed(page).text.split()))[-3:] == [
+        ("✗", "sum"),
+        ("–", "joined"),
+        ("✓", "counts"),
+    ]
 
 
 def test_the_index_links_to_pages_alone() -> None:

@@ -31,6 +31,9 @@ class Outcome(StrEnum):
     COULD_NOT_LOOK = "could not look"
 
 
+NAMED_UNJUDGED = 10
+"""The reason of a check names at most this many rows that are not judged. The others are counted."""
+
 FOR_INFORMATION = "for information"
 """Expected and observed in a row that nothing can be wrong with."""
 
@@ -241,7 +244,8 @@ def run_check(application: Application, check: Check, cluster: Cluster) -> Check
 def _outcome(observations: Sequence[Observation]) -> Outcome:
     if not all(row.agrees for row in observations) or not observations:
         return Outcome.FAILED
-    return Outcome.PASSED if any(row.is_judged for row in observations) else Outcome.COULD_NOT_LOOK
+    compared = any(row.is_judged and not row.is_remark for row in observations)
+    return Outcome.PASSED if compared else Outcome.COULD_NOT_LOOK
 
 
 def _unexpected(error: Exception) -> str:
@@ -348,19 +352,32 @@ def _figure(value: float) -> str:
 
 
 def explain(observations: Sequence[Observation]) -> str:
-    """Return one line: how many rows agree and what they remark, or how many are wrong and the first of them."""
+    """Return one line: how many rows agree, or how many are wrong and the first of them.
+
+    Behind that stand the remarks, and the rows that are not judged, each with the reason. Neither counts.
+    """
     if not observations:
         return "nothing to look at: the check found no rows"
-    judged = [row for row in observations if row.is_judged]
+    judged = [row for row in observations if row.is_judged and not row.is_remark]
     others = [row for row in observations if not row.is_judged]
     wrong = [row for row in judged if not row.agrees]
     found = f"{len(judged)} of {len(judged)} as expected" if judged else ""
     if wrong:
         first = next((row for row in wrong if row.where), wrong[0])
         found = f"{len(wrong)} of {len(judged)} wrong: {sentence(first)}"
-    remarks = [] if wrong else [row.subject for row in judged if row.is_remark]
-    unjudged = f"{len(others)} not judged: {others[0].subject}: {others[0].where}" if others else ""
-    return "; ".join(filter(None, (found, *remarks, unjudged)))
+    remarks = [] if wrong else [row.subject for row in observations if row.is_remark]
+    return "; ".join(filter(None, (found, *remarks, _unjudged(others))))
+
+
+def _unjudged(rows: Sequence[Observation]) -> str:
+    """Name the rows that are not judged, those with the same reason together; empty without one."""
+    subjects: dict[str, list[str]] = {}
+    for row in rows[:NAMED_UNJUDGED]:
+        subjects.setdefault(row.where, []).append(row.subject)
+    said = [": ".join(filter(None, (", ".join(of_reason), reason))) for reason, of_reason in subjects.items()]
+    if len(rows) > NAMED_UNJUDGED:
+        said.append(f"and {len(rows) - NAMED_UNJUDGED:,} more")
+    return f"{len(rows):,} not judged: {'; '.join(said)}" if rows else ""
 
 
 def sentence(row: Observation) -> str:

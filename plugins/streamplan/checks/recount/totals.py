@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Aggregation
-from streamplan.checks.framework.check import FOR_INFORMATION, Observation
+from streamplan.checks.framework.check import FOR_INFORMATION, Observation, not_judged
 from streamplan.checks.recount.counting import RekeyedCounts
 from streamplan.kafka_types import OffsetByPartition, OffsetRanges, PartitionOffset
 
@@ -170,30 +170,30 @@ class Totals:
             yield Observation(subject, 0, len(self.not_counts), topic=topic)
         yield from self._repartition_rows()
         yield from self.dead_letter_rows
-        for remark in self._remarks():
-            yield Observation(remark, 0, 0)
+        yield from self._not_compared()
         if self.without_key:
             records = f"{self.without_key:,} record{'s' if self.without_key > 1 else ''}"
             remark = f"{self.aggregation.source}: {records} in no total, without a key to be counted under or a value"
             figures = {"records_without_key": float(self.without_key)}
             yield Observation(remark, FOR_INFORMATION, FOR_INFORMATION, figures=figures)
 
-    def _remarks(self) -> Iterable[str]:
+    def _not_compared(self) -> Iterable[Observation]:
         """Yield from where it is counted, and what is not compared."""
         source = self.aggregation.source
         if starts := [f"{source}-{number} offset {start:,}" for number, start in sorted(self.starts.items()) if start]:
-            yield f"{source}: counted from the start of the application at {', '.join(starts)}"
+            remark = f"{source}: counted from the start of the application at {', '.join(starts)}"
+            yield Observation(remark, FOR_INFORMATION, FOR_INFORMATION)
         if self.deleted:
             first = {number: begin for number, (begin, _) in self.deleted.items()}
             last = {number: end for number, (_, end) in self.deleted.items()}
-            yield (
-                f"{source}: these offsets were deleted before they were compared: {_ranges(source, first, last)}. Their"
-                " totals are not compared"
-            )
+            offsets = _ranges(source, first, last)
+            yield not_judged(f"totals of the records of {offsets}", "they were deleted before they were compared")
         if self.without_record:
-            yield f"{source}: {self.without_record:,} offsets are not compared: the compacted topic has no record there"
+            reason = "the compacted topic has no record there"
+            yield not_judged(f"{self.without_record:,} offsets of {source}", reason)
         if self.deleted_before:
-            yield f"{source}: {self.deleted_before:,} offsets were deleted before an earlier run could compare them"
+            reason = "they were deleted before an earlier run could compare them"
+            yield not_judged(f"{self.deleted_before:,} offsets of {source}", reason)
 
     def _rows_of(self, key: bytes) -> Iterable[Observation]:
         label = self.aggregation.label(key)
@@ -214,9 +214,7 @@ class Totals:
         source, topic, rekeyed = self.aggregation.source, self.aggregation.repartition, self.rekeyed
         subject = f"{topic}: keys with as many records as in {source}"
         if rekeyed is None:
-            yield Observation(
-                f"{topic} is not compared with {source}: an earlier version stored the verified cut", 0, 0
-            )
+            yield not_judged(f"{topic}, beside {source}", "an earlier version stored the verified cut")
             return
         found = rekeyed.found
         recreated = (self.recreated or rekeyed.is_shorter) and self._counts_agree

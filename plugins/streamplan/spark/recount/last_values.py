@@ -98,13 +98,12 @@ def compare_store(
     finally:
         both.unpersist()
     wrong = [row for row in differ if not _same(row["expected"], row["observed"])]
-    over = _not_compared(
-        closed,
-        gone,
-        "values are not compared: their time to live is over" if isinstance(windowing, TimeToLive) else _LATE,
-    )
-    subject = f"{written.name}: keys whose last value is the recounted one{over}"
-    found.compared(subject, keys, keys - len(wrong))
+    if keys or not (closed or gone):
+        found.compared(f"{written.name}: keys whose last value is the recounted one", keys, keys - len(wrong))
+    if isinstance(windowing, TimeToLive):
+        _not_compared(written.name, closed, gone, found, closed_are="values", why="their time to live is over")
+    else:
+        _not_compared(written.name, closed, gone, found)
     for row in sorted(wrong, key=lambda row: (bytes(row["key"]), row["partition"]))[:NAMED]:
         found.rows.append(
             _difference(
@@ -174,7 +173,9 @@ class _UpdateComparison:
         finally:
             both.unpersist()
         what = "keys whose last value is the recounted one" if self.keyed else "recounted records that were written"
-        self.found.compared(f"{name}: {what}{_not_compared(closed, gone)}", count - gone, count - gone - len(left))
+        if count > gone or not (closed or gone):
+            self.found.compared(f"{name}: {what}", count - gone, count - gone - len(left))
+        _not_compared(name, closed, gone, self.found)
         for subject, expected_row, observed_row, place in left[:NAMED]:
             self.found.rows.append(_difference(subject, expected_row, observed_row, place))
         if self.keyed and self.complete:
@@ -260,13 +261,20 @@ def _last(rows: DataFrame, by: list[str], *order: str, also: str = "timestamp") 
     return rows.groupBy(*by).agg(last).select(*by, "last.*")
 
 
-_LATE = "windows are not compared: records that came too late may be left out"
-
-
-def _not_compared(closed: int, gone: int, why: str = _LATE) -> str:
-    notes = [f"{closed:,} {why}"] if closed else []
-    notes += [f"{gone:,} keys are not compared: the topic has deleted records"] if gone else []
-    return f" ({'; '.join(notes)})" if notes else ""
+def _not_compared(
+    name: str,
+    closed: int,
+    gone: int,
+    found: Findings,
+    *,
+    closed_are: str = "windows",
+    why: str = "they are closed, and records that came too late may be left out",
+) -> None:
+    """Say how many windows, or values, and how many keys of a topic are not compared."""
+    if closed:
+        found.not_compared(f"{closed:,} {closed_are} of {name}", why)
+    if gone:
+        found.not_compared(f"{gone:,} keys of {name}", "the topic has deleted records")
 
 
 def _place(topic: str, partition: int, offset: int | None) -> str:

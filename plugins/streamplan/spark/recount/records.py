@@ -133,12 +133,14 @@ class _RecordComparison:
             deleted = figures["demanded"] - figures["matched"] - missing
         disordered = self._disordered()
         out_of_order = disordered.count() if self.written.ordered else 0
-        note = f" ({deleted:,} more are not compared: the topic has deleted its first records)" if deleted else ""
-        self.found.compared(
-            f"{name}: records as the input demands, in its order{note}",
-            figures["demanded"] - deleted,
-            figures["matched"] - figures["misplaced"] - out_of_order,
-        )
+        if figures["demanded"] > deleted or not deleted:
+            self.found.compared(
+                f"{name}: records as the input demands, in its order",
+                figures["demanded"] - deleted,
+                figures["matched"] - figures["misplaced"] - out_of_order,
+            )
+        if deleted:
+            self.found.not_compared(f"{deleted:,} records of {name}", "the topic has deleted its first records")
         if missing:
             self._name_missing(lost)
         if figures["misplaced"]:

@@ -24,7 +24,7 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.check import FOR_INFORMATION, Observation, not_judged
 from streamplan.checks.framework.consistent_cut import ConsistentCut, Deadline, await_consistent_cut
 from streamplan.checks.recount.totals import PROCESS_AGAIN
 from streamplan.errors import CouldNotLook
@@ -100,7 +100,8 @@ def recount(
         sinks: Where the application began to write its sinks, if it was reset.
 
     Returns:
-        For each output the expected and the observed number of keys or records, and a row for each wrong one.
+        For each output the expected and the observed number of keys or records, and a row for each wrong one. What is
+        not compared has a row that is not judged.
 
     Raises:
         CouldNotLook: Nothing is wrong that can be compared, and something cannot be.
@@ -122,7 +123,7 @@ def recount(
             topics = ", ".join(pipeline.source_topics(subtopology))
             found.rows.append(Observation(f"{topics}: records processed", "at least 1", "none"))
             continue
-        found.rows += [Observation(remark, 0, 0) for remark in firsts.remarks()]
+        found.rows += firsts.remarks()
         recounted = _Recount(pipeline, subtopology, cluster, schemas, read, cut, firsts, sinks or SinkOffsets())
         records = sum(end for positions in cut.positions.values() for end in positions.values())
         has_state = stage_of(subtopology).recounts_in_state
@@ -133,7 +134,7 @@ def recount(
             f"the totals of {pipeline.name}: {'; '.join(found.doubts)}",
             remedy="All that can be compared agrees.",
         )
-    return [*found.rows, *(Observation(doubt, "not compared", "not compared") for doubt in found.doubts)]
+    return [*found.rows, *(not_judged(doubt, "") for doubt in found.doubts)]
 
 
 @contextmanager
@@ -188,14 +189,15 @@ class _Firsts:
             and (deleted := {n: at for n, at in log_starts.items() if at > self.starts[topic].get(n, 0)})
         }
 
-    def remarks(self) -> Iterator[str]:
-        """Yield from where it is recounted."""
+    def remarks(self) -> Iterator[Observation]:
+        """Yield from where it is recounted, and what is not compared for that."""
         for topic, starts in self.starts.items():
             if begun := [f"{topic}-{number} offset {at:,}" for number, at in sorted(starts.items()) if at]:
-                yield f"{topic}: recounted from the start of the application at {', '.join(begun)}"
+                remark = f"{topic}: recounted from the start of the application at {', '.join(begun)}"
+                yield Observation(remark, FOR_INFORMATION, FOR_INFORMATION)
         for topic, deleted in self.deleted.items():
             listed = ", ".join(f"{topic}-{number} below offset {at:,}" for number, at in sorted(deleted.items()))
-            yield f"{topic}: deleted, so that what was made of it is not compared: {listed}"
+            yield not_judged(f"what was made of {listed}", "these records were deleted")
 
 
 def _other_tables(subtopology: Subtopology, pipeline: Pipeline) -> list[tuple[ForeignKeyStage, Source]]:
@@ -407,10 +409,7 @@ class _Recount:
         upstream = self.subtopology.upstream_of(writers)
         if late is not None and any(node in stage.nodes for node in (*writers, *upstream)):
             if keys := late.count():
-                subject = (
-                    f"{output.topic}: keys that are not compared, since a record of them came later than the grace"
-                )
-                found.compared(subject, keys, keys)
+                found.not_compared(f"{keys:,} keys of {output.topic}", "a record of them came later than the grace")
             if output.partition_by is PartitionBy.SESSION_KEY or any(node in stage.nodes for node in writers):
                 written = without_late_keys(written, late)
         replaced = stage.replaced_updates(upstream)
@@ -418,7 +417,7 @@ class _Recount:
             if any(isinstance(node, Processor) and isinstance(node.operation, SETS_KEY) for node in upstream):
                 found.not_compared(output.topic, f"of {keys:,} keys a change is under way")
                 return
-            found.compared(f"{output.topic}: keys that are not compared, since a change is under way", keys, keys)
+            found.not_compared(f"{keys:,} keys of {output.topic}", "a change is under way")
             written = written.with_records(written.records.join(expected.under_way, "key", "left_anti"))
             demanded = demanded.join(expected.under_way, "key", "left_anti")
         if output.partition_by is PartitionBy.TASK:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.check import Observation, not_judged
 from streamplan.model.timestamps import FIRST_WRITABLE_MS
 from streamplan.model.topics import STRING_KEYS, TopicSpec
 from streamplan.model.windows import STORED_SESSION_BYTES
@@ -42,7 +42,7 @@ class Findings:
 
     def not_compared(self, subject: str, reason: str) -> None:
         """Add a row that says why something is not compared."""
-        self.compared(f"{subject}: not compared: {reason}", 0, 0)
+        self.rows.append(not_judged(subject, reason))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable
 import pytest
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.application import Application, application_of
-from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome, not_judged, run_checks
+from streamplan.checks.framework.check import (
+    FOR_INFORMATION,
+    Check,
+    CheckResult,
+    Observation,
+    Outcome,
+    not_judged,
+    run_checks,
+)
 from streamplan.errors import CouldNotLook
 from streamplan.kafka_port import Cluster
 from streamplan.pipelines.orders import PIPELINE
@@ -153,6 +161,24 @@ def test_what_is_not_judged_never_counts_as_passed() -> None:
     assert beside.reason == f"1 of 1 as expected; {alone.reason}"
     assert beside.not_judged == (row,)
     assert wrong.outcome is Outcome.FAILED
+
+
+def test_the_reason_names_all_that_is_not_judged_and_why_and_counts_what_was_compared() -> None:
+    joined, late = "the result depends on when rows arrived", "they are closed"
+    rows = [ROW, not_judged("out", joined), not_judged("3 windows of counts", late), not_judged("again", joined)]
+    (result,) = run_checks(ORDERS, [Telling(*rows)], FakeCluster)
+    assert result.outcome is Outcome.PASSED
+    assert result.reason == f"1 of 1 as expected; 3 not judged: out, again: {joined}; 3 windows of counts: {late}"
+    (result,) = run_checks(ORDERS, [Telling(ROW, *(not_judged(f"t{n}", late) for n in range(13)))], FakeCluster)
+    assert result.reason.endswith(f"t8, t9: {late}; and 3 more")
+
+
+def test_a_remark_is_nothing_that_was_compared() -> None:
+    remark = Observation("counted from offset 7", FOR_INFORMATION, FOR_INFORMATION)
+    (alone,) = run_checks(ORDERS, [Telling(remark)], FakeCluster)
+    (beside,) = run_checks(ORDERS, [Telling(ROW, remark)], FakeCluster)
+    assert alone.outcome is Outcome.COULD_NOT_LOOK
+    assert beside.reason == "1 of 1 as expected; counted from offset 7"
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)

@@ -56,6 +56,11 @@ def told(rows: list[Observation], words: str) -> bool:
     return any(words in row.subject for row in rows)
 
 
+def left_out(rows: list[Observation], words: str) -> bool:
+    """Whether a row says that something is not compared, in these words."""
+    return any(words in f"{row.subject}: {row.where}" for row in rows if not row.is_judged)
+
+
 def miscount(application: FakeApplication, key: bytes, by: int) -> None:
     """The state store has a wrong total, and writes it with the next record."""
     application.totals[key] += by
@@ -75,12 +80,12 @@ def test_what_was_deleted_since_the_last_cut_is_said_and_the_rest_is_compared(
     delete_source(cluster, but=1)  # 18 of 20 new records
     rows = look(cluster, kept)
     assert not wrong(rows)
-    assert told(rows, "orders: these offsets were deleted before they were compared: orders-0 offsets")
+    assert left_out(rows, "totals of the records of orders-0 offsets")
     assert not_compared(kept) == 18
     order(application, 40, 50)
     rows = look(cluster, kept)
     assert not wrong(rows)
-    assert told(rows, "orders: 18 offsets were deleted before an earlier run could compare them")
+    assert left_out(rows, "18 offsets of orders: they were deleted before an earlier run could compare them")
     miscount(application, b"0", -1)
     order(application, 50, 52)
     (row, *_) = wrong(look(cluster, kept))
@@ -112,7 +117,7 @@ def test_a_first_look_after_the_beginning_is_gone_takes_the_totals_as_the_base(
         look(cluster, kept)
     rows = look(cluster, kept)
     assert not wrong(rows)
-    assert told(rows, "orders: 16 offsets were deleted before an earlier run could compare them")
+    assert left_out(rows, "16 offsets of orders: they were deleted before an earlier run could compare them")
     order(application, 20, 30)
     assert not wrong(look(cluster, kept))
     assert not wrong(look(cluster, kept, full=True))
@@ -163,11 +168,11 @@ def test_a_compacted_source_is_compared_as_far_as_its_records_are_there(
         cluster.compact("orders", number, partition.end)
     rows = look(cluster, kept)
     assert not wrong(rows)
-    assert told(rows, "orders: 20 offsets are not compared: the compacted topic has no record there")
+    assert left_out(rows, "20 offsets of orders: the compacted topic has no record there")
     order(application, 20, 30)
     rows = look(cluster, kept)
     assert not wrong(rows)
-    assert not told(rows, "compacted")
+    assert not left_out(rows, "compacted")
     miscount(application, b"0", -1)
     order(application, 30, 32)
     assert told(wrong(look(cluster, kept)), "Jackets")
