@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.command import Commands, add_pipeline, at_least, refuse_ignored
+from streamplan.cli.command import Commands, add_pipeline, at_least, declared_pipeline, refuse_ignored
 from streamplan.cli.evolution import show_evolution
 from streamplan.cli.output import align_columns, plain_console, quantity
 from streamplan.errors import WrongUsage
@@ -27,7 +27,6 @@ from streamplan.model.linking import links_of_start
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.unnamed import unnamed
-from streamplan.registry import pipeline_named
 
 _DESCRIPTION = """\
 Show what a pipeline consists of, and how Kafka Streams would assign its stream tasks to N instances that start
@@ -90,7 +89,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    pipeline = pipeline_named(options.pipeline)
+    pipeline = declared_pipeline(options)
     if options.against_cluster:
         refuse_ignored(options, "instances", "load", beside="--against-cluster")
         return show_evolution(pipeline, options)
