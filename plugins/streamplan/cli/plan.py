@@ -51,7 +51,8 @@ _EXAMPLES = """\
 
 _INSTANCES = 2
 
-_EXAMPLE_SERVER = "streams-1.example.org:8080"
+_SERVER = f"{22 * 'h'}:8080"
+"""Stands for any ``application.server`` of its length."""
 
 
 def register(commands: Commands) -> None:
@@ -235,7 +236,7 @@ def _group_metadata(pipeline: Pipeline, instances: int) -> Text:
     topology, counts = pipeline.topology, pipeline.partition_counts
     text = Text().append("Group metadata, all assignments in one message\n", "bold")
     for count in sorted({instances, len(pipeline.tasks())}):
-        for server, words in (("", ""), (_EXAMPLE_SERVER, f", each with application.server={_EXAMPLE_SERVER}")):
+        for server, words in (("", ""), (_SERVER, f", each with an application.server of {len(_SERVER)} characters")):
             size = group_metadata_size(topology, counts, instances=count, application_server=server)
             large = size > MAX_MESSAGE_BYTES
             text.append(f"  {size:,} of {MAX_MESSAGE_BYTES:,} bytes with {quantity(count, 'instance')}{words}")

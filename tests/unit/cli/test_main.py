@@ -79,6 +79,8 @@ def test_plan_shows_what_a_pipeline_consists_of(capsys: pytest.CaptureFixture[st
     ):
         assert line in lines
     assert any(line.endswith(" of 1,048,588 bytes with 4 instances") for line in lines)
+    assert any(line.endswith(" with 4 instances, each with an application.server of 27 characters") for line in lines)
+    assert not any("example.org" in line for line in lines)
     assert not any("Load" in line for line in lines)
 
 
