@@ -13,6 +13,7 @@ from streamplan.cli.evolution import show_evolution
 from streamplan.cli.output import align_columns, plain_console, quantity
 from streamplan.errors import WrongUsage
 from streamplan.kafka.brokers import Brokers
+from streamplan.maintenance.redrive_plan import possible_redrive
 from streamplan.model.assignment import (
     MAX_MESSAGE_BYTES,
     Assignment,
@@ -112,6 +113,7 @@ def _run(options: argparse.Namespace) -> int:
         _heading(pipeline),
         _subtopologies(pipeline),
         _topics(pipeline),
+        _dead_letters(pipeline),
         _assignment(assign(tasks, instances, stateful=stateful), stateful),
         _group_metadata(pipeline, instances),
     ]
@@ -128,7 +130,8 @@ def _show_unresolved(pipeline: Pipeline, loads: Sequence[str]) -> int:
     if loads:
         _ = pipeline.partition_counts  # refused: there are no tasks that could have a load
     remark = Text(f"{others}: as many partitions as the cluster has. With --bootstrap-servers all counts are shown.\n")
-    parts = [_heading(pipeline), _subtopologies(pipeline), _topics(pipeline), remark, *_warnings(pipeline)]
+    parts = [_heading(pipeline), _subtopologies(pipeline), _topics(pipeline), _dead_letters(pipeline), remark]
+    parts += _warnings(pipeline)
     plain_console().print(Text("\n").join(parts), end="")
     return 0
 
@@ -193,6 +196,14 @@ def _subtopologies(pipeline: Pipeline) -> Text:
             text.append(f"     store   {store}, changelog {topology.changelog_topic(store)}\n")
         for topic in map(topology.decorate, subtopology.sink_topics):
             text.append(f"     writes  {topic}{counts[topic]}\n")
+    return text
+
+
+def _dead_letters(pipeline: Pipeline) -> Text:
+    """What processes dead letters again, once the declaration is corrected."""
+    text = Text().append("Dead letters\n", "bold")
+    for subtopology in pipeline.topology.subtopologies:
+        text.append(f"  {subtopology.id}", "cyan").append(f"  {possible_redrive(subtopology)}\n")
     return text
 
 

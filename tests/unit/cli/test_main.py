@@ -74,6 +74,9 @@ def test_plan_shows_what_a_pipeline_consists_of(capsys: pytest.CaptureFixture[st
         "     store   orders-products-quantities, changelog orders-aggregator-orders-products-quantities-changelog",
         "     source, 2 partitions",
         "     cleanup.policy=compact  message.timestamp.type=CreateTime",
+        "Dead letters",
+        "  0  a re-drive",
+        "  1  no re-drive, because it has state (orders-products-quantities): a reset processes it again",
         "  instance-1  0_0  1_0*",
         "  instance-2  0_1  1_1*",
     ):
