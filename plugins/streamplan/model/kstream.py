@@ -1728,14 +1728,11 @@ class KStream(_Declared[K, V]):
         Returns:
             The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
-        if callable(value):
-            self._refuse_fields(fields, "join")
-            joiner = self._joiner(value, other, "join", schema, on_error, deterministic)
-            joined = self._join(other, self._both_sides(other), key, within, grace, store, name, "join")
-            return self._joined_by(joiner, joined, value)
-        self._refuse_schema(schema, "join")
-        columns = self._named(value, fields, "join") if fields else value
-        return self._join(other, columns, key, within, grace, store, name, "join")
+
+        def join(columns: Mapping[str, Text] | None) -> KStream[K, Any]:
+            return self._join(other, columns, key, within, grace, store, name, "join")
+
+        return self._join_with(join, other, value, fields, schema, on_error, deterministic, "join")
 
     def left_join(
         self,
@@ -1773,16 +1770,11 @@ class KStream(_Declared[K, V]):
             name: As for :meth:`join`.
             fields: As for :meth:`join`.
         """
-        if callable(value):
-            self._refuse_fields(fields, "left_join")
-            joiner = self._joiner(value, other, "left_join", schema, on_error, deterministic)
-            sides = self._both_sides(other)
-            return self._joined_by(
-                joiner, self._join(other, sides, key, within, grace, store, name, "left_join"), value
-            )
-        self._refuse_schema(schema, "left_join")
-        columns = self._named(value, fields, "left_join") if fields else value
-        return self._join(other, columns, key, within, grace, store, name, "left_join")
+
+        def join(columns: Mapping[str, Text] | None) -> KStream[K, Any]:
+            return self._join(other, columns, key, within, grace, store, name, "left_join")
+
+        return self._join_with(join, other, value, fields, schema, on_error, deterministic, "left_join")
 
     def outer_join(
         self,
@@ -1813,14 +1805,34 @@ class KStream(_Declared[K, V]):
             name: As for :meth:`join`.
             fields: As for :meth:`join`.
         """
+
+        def join(columns: Mapping[str, Text] | None) -> KStream[K, Any]:
+            return self._join_stream(other, columns, within, store, name, "outer_join")
+
+        return self._join_with(join, other, value, fields, schema, on_error, deterministic, "outer_join")
+
+    def _join_with(
+        self,
+        join: Callable[[Mapping[str, Text] | None], KStream[K, Any]],
+        other: object,
+        value: Mapping[str, Text] | Callable[..., Any] | None,
+        fields: Mapping[str, Expression],
+        schema: str | None,
+        on_error: str,
+        deterministic: bool,
+        operation: str,
+    ) -> KStream[K, Any]:
+        """Join by expressions, or by a function of both sides.
+
+        Args:
+            join: Joins by expressions.
+        """
         if callable(value):
-            self._refuse_fields(fields, "outer_join")
-            joiner = self._joiner(value, other, "outer_join", schema, on_error, deterministic)
-            joined = self._join_stream(other, self._both_sides(other), within, store, name, "outer_join")
-            return self._joined_by(joiner, joined, value)
-        self._refuse_schema(schema, "outer_join")
-        columns = self._named(value, fields, "outer_join") if fields else value
-        return self._join_stream(other, columns, within, store, name, "outer_join")
+            self._refuse_fields(fields, operation)
+            joiner = self._joiner(value, other, operation, schema, on_error, deterministic)
+            return self._joined_by(joiner, join(self._both_sides(other)), value)
+        self._refuse_schema(schema, operation)
+        return join(self._named(value, fields, operation) if fields else value)
 
     def _joiner(
         self,
