@@ -37,9 +37,10 @@ from typing import Any
 from streamplan.errors import Refused, StreamplanError, did_you_mean
 from streamplan.judged_words import OF_ANOTHER_LIBRARY, described
 from streamplan.model.expressions import NoTruthValue
+from streamplan.model.kstream import KStream
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.words import NoSuchOperation, answer_to_import, window_field_called
+from streamplan.model.words import NoSuchOperation, answer_to_import, operations_of, window_field_called
 
 GROUP = "streamplan.pipelines"
 """The group of entry points."""
@@ -484,6 +485,11 @@ def _advice(error: BaseException) -> str:
         return answer_to_import(error.name, []) if error.name else ""
     if isinstance(error, AttributeError) and str(error).startswith("module 'streamplan' "):
         return str(error).partition(". ")[2]
+    if isinstance(error, AttributeError) and isinstance(error.obj, str) and error.name in operations_of(KStream):
+        return (
+            "A text has no operations of a stream. The branches of split() are a mapping by their names: "
+            "branches['…'], or branches.values()."
+        )
     if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("streamplan."):
         return "A declaration imports from streamplan alone, as in from streamplan import Json, KStream, Topology."
     if isinstance(error, ImportError) and "circular import" in str(error):

@@ -303,6 +303,10 @@ def test_a_file_without_a_pipeline_is_refused(
             "before is an argument: JoinWindows('5 minutes', before='1 minute', after='5 minutes', "
             "grace='10 seconds').",
         ),
+        (
+            'large, small = {"by-large": 1, "by-small": 2}\nlarge.to("out")',
+            "The branches of split() are a mapping by their names: branches",
+        ),
         ('text = "a"\ntext("b")', "Correct the module, or remove it from the registration."),
     ],
 )
