@@ -26,6 +26,7 @@ from streamplan.judged_words import (
     advice_on,
     described,
     is_not_called,
+    is_of_the_language,
     is_text,
     is_told_as_text,
     listed,
@@ -319,6 +320,8 @@ def _judge(
         return Diagnostic(caller_location(), f"{operation}: {message}", hint)
 
     def fits(name: str, value: object) -> bool:
+        if typing.get_origin(hints.get(name)) is Literal and value not in typing.get_args(hints[name]):
+            return False
         return name in hints and _misfit(value, hints[name]) is None and may_be(name, value)
 
     surplus = args[len(by_place) :]
@@ -331,6 +334,8 @@ def _judge(
         hint = TOO_MANY.get(operation) or (f"Write {meant}={shown(surplus[0])}" if meant else for_example)
         if operation in TOO_MANY and isinstance(surplus[0], Mapping):
             hint = f"Change the value before: map_values({shown(surplus[0])}).{operation}(…)"
+        if operation == "stream" and isinstance(surplus[0], str) and may_be("name", surplus[0]):
+            hint = f"Write the topics in parentheses: stream({shown(args)}, value=…)"
         if "stores" in known and not meant:
             hint = advice_on(surplus[0], str, "", operation, "store") or hint
         hint = (windows_of_spark(args) if operation == "group_by" else "") or hint
@@ -342,7 +347,11 @@ def _judge(
     given |= {name: value for name, value in kwargs.items() if name in known and name not in given}
     takes_fields = any(each.kind is each.VAR_KEYWORD for each in _parameters(function))
     if takes_fields and "aggregator" not in unknown:
-        no_names = [name for name in unknown if not name_meant(name, parameters) and not is_text(unknown[name])]
+        no_names = [
+            name
+            for name, value in unknown.items()
+            if not name_meant(name, parameters) and not is_text(value) and not is_of_the_language(value)
+        ]
         for name in no_names:
             wrong = unknown.pop(name)
             hint = f"Write {name}=F.lit({shown(wrong)})"
@@ -380,7 +389,7 @@ def _judge(
             hint = f"Write {other}={shown(value)}" if other else advice_on(wrong, expected, part, operation, name)
             if not hint and not part and name not in kwargs:
                 left = [each for each in parameters if each.name not in given]
-                meant = text_meant(value, left, hints)
+                meant = text_meant(value, left, hints) if operation != "Pipeline" else ""
                 hint = f"Write {meant}={shown(value)}" if meant else ""
             if not hint and told_by_example and (not part or not of_classes):
                 hint = for_example
@@ -418,7 +427,7 @@ def _classes_of(hint: Any) -> tuple[Any, ...]:
 
 def _is_meant_for(value: Any, hint: Any) -> bool:
     """Whether a value of a class of the language is what an argument takes."""
-    if isinstance(value, type) or not type(value).__module__.startswith("streamplan."):
+    if not is_of_the_language(value):
         return False
     return type(value) in _classes_of(hint) and _misfit(value, hint) is None
 

@@ -72,6 +72,7 @@ _NO_BUFFER = (
 )
 
 _ELSEWHERE = {
+    "within": "Two streams are joined within a time. Tables are joined by their keys alone",
     # of PySpark's join
     "on": "Records are joined by their key: give both sides the same key before, with select_key('…')",
     "how": "Each kind of join has a method of its own: join, left_join, outer_join",
@@ -309,6 +310,8 @@ def serde_meant(cls: type) -> str:
     Args:
         cls: The class: a serde, a dataclass, or a type of Python.
     """
+    if cls.__module__ == "streamplan.serdes.windowed":
+        return f"Write {cls.__name__}(String())"
     if is_dataclass(cls) and "decode" not in dir(cls):
         return f"Write Json({cls.__name__})"
     if cls in _SERDES:
@@ -400,7 +403,8 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
     if type(value).__name__ == "GlobalKTable" and name == "stores":
         return "Look it up before the class: left_join(products, {…}, key='product').process(…)"
     if type(value).__module__ == "streamplan.model.processor" and name in ("store", "state"):
-        return f"Write stores={{'name': {shown(value)}}}"
+        is_of_class = operation.startswith("process")  # other operations have a store of one kind
+        return f"Write stores={{'name': {shown(value)}}}" if is_of_class else "Write its name: store='name'"
     match value:
         case type() if is_serde or is_key_serde(hint):
             return serde_meant(value)
@@ -497,6 +501,12 @@ def aliased(expression: str) -> tuple[str, str] | None:
     if found is None or found[1].count("(") != found[1].count(")") or "--" in found[1]:
         return None
     return expression[: found.end(1)].strip(), found[2].strip("`")
+
+
+def is_of_the_language(value: Any) -> bool:
+    """Whether a value is an object of a class of the language, and no expression."""
+    is_object = not isinstance(value, type) and type(value).__module__.startswith("streamplan.")
+    return is_object and not is_told_as_text(type(value))
 
 
 def is_text(value: Any) -> bool:

@@ -26,7 +26,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -37,9 +37,11 @@ from typing import Any
 from streamplan.errors import Refused, StreamplanError, did_you_mean
 from streamplan.judged_words import OF_ANOTHER_LIBRARY, described
 from streamplan.model.expressions import NoTruthValue
+from streamplan.model.kstream import KStream
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.words import NoSuchOperation, answer_to_import, window_field_called
+from streamplan.model.words import NoSuchOperation, answer_to_import, operations_of, window_field_called
+from streamplan.near_modules import file_meant, module_meant, module_of
 
 GROUP = "streamplan.pipelines"
 """The group of entry points."""
@@ -166,7 +168,12 @@ def pipeline_named(name: str) -> Pipeline:
         f"pipeline {name!r}",
         expected=" or ".join(names) or "one that is registered",
         observed="" if names else "none is registered",
-        remedy="\n".join([" ".join(filter(None, [did_you_mean(name, names), HOW_TO_REGISTER])), *map(str, broken)]),
+        remedy="\n".join(
+            [
+                " ".join(filter(None, [file_meant(name) or did_you_mean(name, names), HOW_TO_REGISTER])),
+                *map(str, broken),
+            ]
+        ),
     )
 
 
@@ -191,18 +198,16 @@ def pipelines_of_file(file: Path) -> tuple[Pipeline, ...]:
             observed="a directory" if file.is_dir() else "no such file",
             remedy=did_you_mean(file.name, near),
         )
-    root, module = file.parent, file.stem
-    if "." in module or module == "__init__":
+    if "." in file.stem or file.stem == "__init__":
         raise Refused(
             f"the file {file}",
             expected="a name without a further dot, so that Python can import it"
-            if "." in module
+            if "." in file.stem
             else "a file of its own beside __init__.py",
             observed=file.name,
             remedy="Give the file another name.",
         )
-    while (root / "__init__.py").is_file():
-        root, module = root.parent, f"{root.name}.{module}"
+    module, root = module_of(file)
     if os.pathsep in str(root):
         raise Refused(
             f"the file {file}",
@@ -353,8 +358,14 @@ def _pipelines_elsewhere(module: ModuleType, attribute: str, found: object) -> s
     attribute = attribute or "PIPELINE"
     if isinstance(found, FunctionType):
         return f"Call it: {attribute} = {found.__name__}()."
+    if isinstance(found, str):
+        return f"Write {attribute} = ({found!r},): a tuple with one module has a comma."
+    if isinstance(found, set | frozenset | dict):
+        return f"Write a tuple, in parentheses: {attribute} = (…,)."
     if isinstance(found, tuple | list) and found:
         wrong = next(each for each in found if not isinstance(each, Pipeline | str))
+        if isinstance(wrong, ModuleType):
+            return f"Write the name of the module, and do not import it: {wrong.__name__!r}."
         return f"Leave out {described(wrong)}."
     if isinstance(found, Topology):
         return f"Write {attribute} = Pipeline(name='…', topology={_name_in(module, found)}, description='…')."
@@ -452,13 +463,21 @@ def _remedy(error: BaseException, registration: Registration, module_name: str) 
         return advice
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     reference = registration.reference
+    if module_name.startswith(".") or not module_name:
+        return module_meant(reference)
     if missing is not None and f"{module_name}.".startswith(f"{missing}.") and not registration.is_file:
         words = re.split(r"[;\s]+", reference)
         if len(words) > 1:
             return f"Separate modules with commas: {VARIABLE}={','.join(words)}."
+        if Path(reference).is_dir():
+            packages = [file.parent.name for file in sorted(Path(reference).glob("*/__init__.py"))]
+            named = f"{VARIABLE}={','.join(packages) or 'my_pipelines'}, and its directory: PYTHONPATH={reference}"
+            return f"Write the package: {named}."
         if reference.endswith(".py") or "/" in reference:
-            file = Path(reference)
-            return f"Write the module: {VARIABLE}={file.stem}, and its directory: PYTHONPATH={file.parent}."
+            module, root = module_of(Path(reference))
+            return f"Write the module: {VARIABLE}={module}, and its directory: PYTHONPATH={root}."
+        if meant := module_meant(reference):
+            return meant
     if missing is None and isinstance(error, ImportError) and error.name == "streamplan":
         word = re.search(r"cannot import name '(\w+)'", str(error))  # Python 3.12 has it in name_from
         if word and (answer := answer_to_import(word[1], sys.modules[error.name].__all__)):
@@ -484,6 +503,17 @@ def _advice(error: BaseException) -> str:
         return answer_to_import(error.name, []) if error.name else ""
     if isinstance(error, AttributeError) and str(error).startswith("module 'streamplan' "):
         return str(error).partition(". ")[2]
+    if isinstance(error, AttributeError) and isinstance(error.obj, str) and error.name in operations_of(KStream):
+        return (
+            "A text has no operations of a stream. The branches of split() are a mapping by their names: "
+            "branches['…'], or branches.values()."
+        )
+    if isinstance(error, AttributeError) and isinstance(error.obj, Pipeline) and error.name in ("run", "start"):
+        return "A declaration starts nothing: streamplan run FILE runs its PIPELINE."
+    if isinstance(error, FrozenInstanceError):
+        return "A declaration is not changed afterwards: give Pipeline(…) the value."
+    if isinstance(error, ImportError) and "no known parent package" in str(error):
+        return "The file is in no package. Put an __init__.py beside it, or import without the dot."
     if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("streamplan."):
         return "A declaration imports from streamplan alone, as in from streamplan import Json, KStream, Topology."
     if isinstance(error, ImportError) and "circular import" in str(error):

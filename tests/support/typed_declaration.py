@@ -72,6 +72,14 @@ def lines_of(order: Order) -> Iterator[Line]:
     yield from order.lines
 
 
+def score_with_key(key: str, order: Order) -> Score:
+    return Score(f"{key} {order.id}", 0.0)
+
+
+def lines_with_key(key: str, order: Order) -> list[Line]:
+    return order.lines if key else []
+
+
 def as_mapping(order: Order) -> dict[str, Any]:
     return {"id": order.id}
 
@@ -97,6 +105,16 @@ assert_type(orders.map_values(as_mapping, schema="id string"), KStream[Any, Any]
 assert_type(orders.map_values(id=F.id), KStream[str, Any])
 assert_type(orders.map_values({"id": "id", "n": F.product + 1}), KStream[str, Any])
 assert_type(orders.flat_map_values(lines_of), KStream[str, Line])
+assert_type(orders.map_values(score_with_key), KStream[str, Score])
+with_key = orders.map_values(lambda key, order: Score(key.upper(), float(order.total)), schema="id string, risk double")
+assert_type(with_key, KStream[str, Score])
+assert_type(orders.map("id", score_with_key, key_serde=String()), KStream[Any, Score])
+assert_type(orders.flat_map(lines_with_key, key="sku"), KStream[Any, Line])
+assert_type(orders.flat_map_values(lines_with_key), KStream[str, Line])
+assert_type(orders.filter(lambda key, order: order.id == key.lower()), KStream[str, Order])
+assert_type(orders.filter_not(lambda key, order: order.id == key.lower()), KStream[str, Order])
+assert_type(orders.peek(lambda key, order: (key.lower(), order.id)), KStream[str, Order])
+assert_type(orders.peek({"orders": "count(*)"}), KStream[str, Order])
 assert_type(scores.map_values(risks, schema="risk double"), KStream[Any, Any])
 assert_type(orders.map("id", score, key_serde=String()), KStream[Any, Score])
 assert_type(scores.select_key(F.risk, key_serde=Long()), KStream[int, Score])
@@ -109,6 +127,9 @@ assert_type(scores.group_by_key().reduce(lambda old, new: new if new.risk > old.
 assert_type(F.product == 0, Expression)
 branches = scores.split(name="by-").branch(lambda one: one.risk > 1, name="high").default_branch(name="low")
 assert_type(branches["by-high"], KStream[str, Score])
+orders.foreach(lambda key, order: (key.lower(), order.id))
+of_key = orders.split(name="of-").branch(lambda key, order: order.id == key.lower(), name="key").no_default_branch()
+assert_type(of_key["of-key"], KStream[str, Order])
 untyped = topology.stream("payments", value=Json("id string, paid double"))
 assert_type(untyped, KStream[str, Any])
 

@@ -303,6 +303,10 @@ def test_a_file_without_a_pipeline_is_refused(
             "before is an argument: JoinWindows('5 minutes', before='1 minute', after='5 minutes', "
             "grace='10 seconds').",
         ),
+        (
+            'large, small = {"by-large": 1, "by-small": 2}\nlarge.to("out")',
+            "The branches of split() are a mapping by their names: branches",
+        ),
         ('text = "a"\ntext("b")', "Correct the module, or remove it from the registration."),
     ],
 )
@@ -317,6 +321,13 @@ def test_a_mistake_of_python_is_answered_with_what_to_write(theirs: Theirs, code
 @pytest.mark.parametrize(
     ("variable", "remedy"),
     [
+        ("sound_modul", "Did you mean sound_module?"),
+        ("sound-package", "Did you mean sound_package?"),
+        ("inside", "Did you mean sound_package.inside?"),
+        ("sound_package.insid", "Did you mean sound_package.inside?"),
+        ("sound_package.inside.PIPELINE", "inside.py: sound_package.inside:PIPELINE."),
+        (".inside", "Write the whole name of the module, with its package: my_pipelines.inside."),
+        (":PIPELINE", "Name a module, as my_pipelines.orders."),
         ("one;other", "Separate modules with commas: STREAMPLAN_PIPELINES=one,other."),
         ("/pipelines/one.py", "Write the module: STREAMPLAN_PIPELINES=one, and its directory: PYTHONPATH=/pipelines."),
         ("sound_module:pipeline", "Write sound_module in the registration, without what is behind the colon."),
@@ -324,9 +335,57 @@ def test_a_mistake_of_python_is_answered_with_what_to_write(theirs: Theirs, code
 )
 def test_a_wrong_registration_is_answered_with_the_right_one(theirs: Theirs, variable: str, remedy: str) -> None:
     theirs.write("sound_module", "PIPELINE = declare('sound')")
+    (theirs.directory / "sound_package").mkdir()
+    theirs.write("sound_package/__init__", "")
+    theirs.write("sound_package/inside", "PIPELINE = declare('inside')")
     theirs.variable(variable)
     (broken,) = broken_pipelines()
     assert broken.error.remedy.endswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("PIPELINES = ('one')", "Write PIPELINES = ('one',): a tuple with one module has a comma."),
+        ("PIPELINES = {'one'}", "Write a tuple, in parentheses: PIPELINES = (…,)."),
+        ("import json\nPIPELINES = (json,)", "Write the name of the module, and do not import it: 'json'."),
+        ("PIPELINE = declare('one')\nPIPELINE.run()", "A declaration starts nothing: streamplan run FILE runs its"),
+        ("PIPELINE = declare('one')\nPIPELINE.name = 'two'", "A declaration is not changed afterwards: give Pipeline("),
+        ("from .shared import topology", "The file is in no package. Put an __init__.py beside it, or import without"),
+    ],
+)
+def test_a_layout_that_python_does_not_take_is_answered_with_one_that_it_takes(
+    theirs: Theirs, code: str, remedy: str
+) -> None:
+    theirs.write("wrong_layout", code)
+    theirs.variable("wrong_layout")
+    (broken,) = broken_pipelines()
+    assert remedy in broken.error.remedy
+
+
+def test_a_folder_in_place_of_a_module_is_answered_with_its_package(theirs: Theirs) -> None:
+    (theirs.directory / "repository" / "my_pipelines").mkdir(parents=True)
+    (theirs.directory / "repository" / "my_pipelines" / "__init__.py").touch()
+    theirs.variable(str(theirs.directory / "repository"))
+    (broken,) = broken_pipelines()
+    assert f"STREAMPLAN_PIPELINES=my_pipelines, and its directory: PYTHONPATH={theirs.directory}" in broken.error.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("flows/orders", "Did you mean the file flows/orders.py?"),
+        ("flows.orders", "Did you mean the file flows/orders.py?"),
+        ("flows", "flows is a folder. Name a file of it: flows/orders.py."),
+    ],
+)
+def test_a_path_in_place_of_a_pipeline_is_answered_with_the_file(theirs: Theirs, name: str, remedy: str) -> None:
+    theirs.monkeypatch.chdir(theirs.directory)
+    Path("flows").mkdir()
+    Path("flows/orders.py").touch()
+    with pytest.raises(Refused) as refused:
+        registry.pipeline_named(name)
+    assert remedy in str(refused.value)
 
 
 def test_a_file_in_place_of_a_pipeline_is_told(theirs: Theirs) -> None:

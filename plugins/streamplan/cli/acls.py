@@ -11,12 +11,11 @@ from itertools import groupby
 
 from rich.text import Text
 
-from streamplan.cli.command import Commands, add_pipeline, refuse_ignored
+from streamplan.cli.command import Commands, add_pipeline, declared_pipeline, refuse_ignored
 from streamplan.cli.output import plain_console
 from streamplan.cli.roles import add_role_option
 from streamplan.errors import WrongUsage
 from streamplan.model.acls import AclEntry, Role, required_acls
-from streamplan.registry import pipeline_named
 
 _NOTHING = {Role.PRODUCER: "the pipeline has no test data", Role.QUERIES: "the pipeline has no state store"}
 """By role why it needs no entry."""
@@ -63,7 +62,7 @@ def register(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     if options.format != "commands":
         refuse_ignored(options, "bootstrap_servers", "command_config", without="--format commands")
-    pipeline = pipeline_named(options.pipeline)
+    pipeline = declared_pipeline(options)
     roles: Sequence[Role] = options.role or list(Role)
     principals = {role: f"User:{pipeline.name}-{role}" for role in Role} | _principals(options.principal)
     entries = {role: required_acls(pipeline, role) for role in roles}

@@ -14,6 +14,8 @@ from streamplan.errors import Refused, WrongUsage, did_you_mean
 from streamplan.programs import ExitStatus
 
 if TYPE_CHECKING:
+    from streamplan.model.pipeline import Pipeline
+
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 Value = TypeVar("Value")
@@ -121,7 +123,20 @@ def take_file(options: argparse.Namespace) -> None:
     from streamplan.registry import names_file, pipeline_of_file  # imports the language
 
     if names_file(options.pipeline):
-        options.pipeline = pipeline_of_file(options.pipeline).name
+        options.of_file = pipeline_of_file(options.pipeline)
+        options.pipeline = options.of_file.name
+
+
+def declared_pipeline(options: argparse.Namespace) -> Pipeline:
+    """Return the pipeline of the file that the options name, or the registered one of that name.
+
+    For commands that look at a declaration alone. The file may be a draft of a registered pipeline, with its name. A
+    command that works on an application asks the registry, which refuses two pipelines of one name.
+    """
+    from streamplan.registry import pipeline_named  # imports the language
+
+    of_file: Pipeline | None = getattr(options, "of_file", None)
+    return pipeline_named(options.pipeline) if of_file is None else of_file
 
 
 def add_pipeline(parser: argparse.ArgumentParser, *, default: str | None = None, optional: str = "") -> None:

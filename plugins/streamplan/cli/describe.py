@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from streamplan.cli.command import Commands, add_pipeline
-from streamplan.registry import pipeline_named
+from streamplan.cli.command import Commands, add_pipeline, declared_pipeline
 
 
 def register(commands: Commands) -> None:
@@ -23,5 +22,5 @@ def register(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    sys.stdout.write(pipeline_named(options.pipeline).topology.describe())
+    sys.stdout.write(declared_pipeline(options).topology.describe())
     return 0

@@ -8,11 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.command import Commands, add_pipeline, at_least, refuse_ignored
+from streamplan.cli.command import Commands, add_pipeline, at_least, declared_pipeline, refuse_ignored
 from streamplan.cli.evolution import show_evolution
 from streamplan.cli.output import align_columns, plain_console, quantity
 from streamplan.errors import WrongUsage
 from streamplan.kafka.brokers import Brokers
+from streamplan.maintenance.redrive_plan import possible_redrive
 from streamplan.model.assignment import (
     MAX_MESSAGE_BYTES,
     Assignment,
@@ -27,7 +28,6 @@ from streamplan.model.linking import links_of_start
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.unnamed import unnamed
-from streamplan.registry import pipeline_named
 
 _DESCRIPTION = """\
 Show what a pipeline consists of, and how Kafka Streams would assign its stream tasks to N instances that start
@@ -52,7 +52,8 @@ _EXAMPLES = """\
 
 _INSTANCES = 2
 
-_EXAMPLE_SERVER = "streams-1.example.org:8080"
+_SERVER = f"{22 * 'h'}:8080"
+"""Stands for any ``application.server`` of its length."""
 
 
 def register(commands: Commands) -> None:
@@ -90,7 +91,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    pipeline = pipeline_named(options.pipeline)
+    pipeline = declared_pipeline(options)
     if options.against_cluster:
         refuse_ignored(options, "instances", "load", beside="--against-cluster")
         return show_evolution(pipeline, options)
@@ -112,6 +113,7 @@ def _run(options: argparse.Namespace) -> int:
         _heading(pipeline),
         _subtopologies(pipeline),
         _topics(pipeline),
+        _dead_letters(pipeline),
         _assignment(assign(tasks, instances, stateful=stateful), stateful),
         _group_metadata(pipeline, instances),
     ]
@@ -128,7 +130,8 @@ def _show_unresolved(pipeline: Pipeline, loads: Sequence[str]) -> int:
     if loads:
         _ = pipeline.partition_counts  # refused: there are no tasks that could have a load
     remark = Text(f"{others}: as many partitions as the cluster has. With --bootstrap-servers all counts are shown.\n")
-    parts = [_heading(pipeline), _subtopologies(pipeline), _topics(pipeline), remark, *_warnings(pipeline)]
+    parts = [_heading(pipeline), _subtopologies(pipeline), _topics(pipeline), _dead_letters(pipeline), remark]
+    parts += _warnings(pipeline)
     plain_console().print(Text("\n").join(parts), end="")
     return 0
 
@@ -196,6 +199,14 @@ def _subtopologies(pipeline: Pipeline) -> Text:
     return text
 
 
+def _dead_letters(pipeline: Pipeline) -> Text:
+    """What processes dead letters again, once the declaration is corrected."""
+    text = Text().append("Dead letters\n", "bold")
+    for subtopology in pipeline.topology.subtopologies:
+        text.append(f"  {subtopology.id}", "cyan").append(f"  {possible_redrive(subtopology)}\n")
+    return text
+
+
 def _topics(pipeline: Pipeline) -> Text:
     text = Text().append("Topics\n", "bold")
     for spec in pipeline.declared_topics():
@@ -236,7 +247,7 @@ def _group_metadata(pipeline: Pipeline, instances: int) -> Text:
     topology, counts = pipeline.topology, pipeline.partition_counts
     text = Text().append("Group metadata, all assignments in one message\n", "bold")
     for count in sorted({instances, len(pipeline.tasks())}):
-        for server, words in (("", ""), (_EXAMPLE_SERVER, f", each with application.server={_EXAMPLE_SERVER}")):
+        for server, words in (("", ""), (_SERVER, f", each with an application.server of {len(_SERVER)} characters")):
             size = group_metadata_size(topology, counts, instances=count, application_server=server)
             large = size > MAX_MESSAGE_BYTES
             text.append(f"  {size:,} of {MAX_MESSAGE_BYTES:,} bytes with {quantity(count, 'instance')}{words}")

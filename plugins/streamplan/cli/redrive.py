@@ -24,7 +24,7 @@ def register(commands: Commands) -> None:
         description="Show what the present declaration makes of the chosen dead letters, ask, and process them again, "
         "each once. One transaction writes the results of a record and the mark that it was re-driven. "
         "Nothing is written to the topics that the application reads. The command refuses while the "
-        "application runs.",
+        "application runs. With --dry-run it only reads, and the application may run.",
         examples="%(prog)s orders --all --dry-run\n%(prog)s orders --reason 'ProductType is missing'",
         run=_run,
     )
@@ -39,7 +39,7 @@ def register(commands: Commands) -> None:
         help="a dead letter; may be given several times",
     )
     choice.add_argument("--all", action="store_true", help="all open dead letters")
-    parser.add_argument("--dry-run", action="store_true", help="show the plan alone")
+    parser.add_argument("--dry-run", action="store_true", help="only show the plan; the application may run")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     add_broker_options(parser)
 
@@ -71,6 +71,7 @@ def _run(options: argparse.Namespace) -> int:
                 choice=Choice.of(options.reason, options.letter or ()),
                 by=f"{getpass.getuser()}@{socket.gethostname()}",
                 run=f"cli-{uuid4()}",
+                looks_only=options.dry_run,
             ),
             action="the re-drive",
             purpose="process these again",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -21,22 +22,61 @@ from streamplan.serdes.primitive import FIELD, Bytes, Primitive, String
 FLUSH_SECONDS = 60.0
 
 
+@dataclass(frozen=True)
+class KeyInText:
+    """Where the key of a record stands in the text of its value.
+
+    Attributes:
+        fields: The fields of the value that make the key. The text is then a JSON object. A key of ``Json`` is an
+            object with these fields, and any other key is the value of the only field.
+        separator: What stands between the key and the value; empty where fields make the key.
+    """
+
+    fields: Sequence[str] = ()
+    separator: str = ""
+
+    def divide(self, source: Source, text: str) -> tuple[bytes, str]:
+        """Return the key in bytes, and the text of the value. Raises ValueError where the text has no such key."""
+        if self.fields:
+            return _written_key(source, self._of_fields(source, text)), text
+        key, found, value = text.partition(self.separator)
+        if not found:
+            raise ValueError(f"no {self.separator!r}")
+        return _written_key(source, key), value
+
+    def _of_fields(self, source: Source, text: str) -> str:
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            raise ValueError("no JSON object")
+        if missing := [field for field in self.fields if value.get(field) is None]:
+            raise ValueError(f"no field {', '.join(missing)}. It has: {', '.join(value) or 'none'}")
+        if isinstance(source.key_serde, Json):
+            return json.dumps({field: value[field] for field in self.fields})
+        only = value[self.fields[0]]
+        return only if isinstance(only, str) else json.dumps(only)
+
+
 def write_given(
-    pipeline: Pipeline, brokers: Brokers, values: Iterable[str | None], *, key: str | None = None, topic: str = ""
+    pipeline: Pipeline,
+    brokers: Brokers,
+    values: Iterable[str | None],
+    *,
+    key: str | KeyInText | None = None,
+    topic: str = "",
 ) -> tuple[int, str]:
     """Write records, each as soon as its value is there.
 
     Args:
         values: The values as text, and None for a null value. JSON and text are written as they are, so that a wrong
             record can be tried. A value of another serde is given as JSON.
-        key: The key of all of them, as text; None for no key.
+        key: The key of all of them, as text, or where each text has its key; None for no key.
         topic: A source topic. It may be empty where there is only one.
 
     Returns:
         How many records were written, and into which topic.
 
     Raises:
-        Refused: There is no such topic, or its serde has no such value or key.
+        Refused: There is no such topic, its serde has no such value or key, or a text has no key.
         BrokersUnavailable: The brokers did not answer.
         StreamplanError: The brokers did not take a record.
     """
@@ -50,7 +90,17 @@ def write_given(
             observed="no such topic",
             remedy=f"`run` creates it, and so does the task topics of {pipeline.name}_deploy.",
         )
-    raw_key = None if key is None else _key(source, key)
+    raw_key = _key(source, key) if isinstance(key, str) else None
+    if isinstance(key, KeyInText) and len(key.fields) > 1 and not isinstance(source.key_serde, Json):
+        raise Refused(
+            f"--key-field {' '.join(key.fields)}",
+            expected=f"one field for a key of {topic}: {source.key_serde.name}",
+            observed=f"{len(key.fields)}",
+            remedy="Several fields make a key of Json, as key_serde=Json(…) declares.",
+        )
+    expected = "a value of its serde, as JSON"
+    if isinstance(key, KeyInText):
+        expected = f"a key of {source.key_serde.name} in it, and {expected}"
     source.value.prepare_to_write()
     faults: list[KafkaError] = []
 
@@ -62,12 +112,13 @@ def write_given(
     count = 0
     for text in values:
         try:
-            value = None if text is None else _value(source, text)
+            raw_key, given = key.divide(source, text) if isinstance(key, KeyInText) and text else (raw_key, text)
+            value = None if given is None else _value(source, given)
         except ValueError as error:
             producer.flush(FLUSH_SECONDS)
             raise Refused(
                 f"the value {text} for {topic}",
-                expected="a value of its serde, as JSON",
+                expected=expected,
                 observed=str(error),
                 remedy=f"Correct it. Values before it that are written: {count:,}.",
             ) from error
@@ -110,9 +161,13 @@ def _source(pipeline: Pipeline, topic: str) -> Source:
     )
 
 
-def _key(source: Source, text: str) -> bytes | None:
+def _written_key(source: Source, text: str) -> bytes:
+    return source.key_serde.write_key(source.key_serde.key_of_text(text))
+
+
+def _key(source: Source, text: str) -> bytes:
     try:
-        return source.key_serde.write_key(source.key_serde.key_of_text(text))
+        return _written_key(source, text)
     except ValueError as error:
         raise Refused(
             f"--key {text}", expected=f"a key of {source.topic}: {source.key_serde.name}", observed=str(error)

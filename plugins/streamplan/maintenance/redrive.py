@@ -63,18 +63,20 @@ class Redriver(Operation):
         choice: The dead letters.
         by: Who approved the plan. It stands in the marks.
         run: Names this run. It stands in the marks.
+        looks_only: Whether the plan is only shown. Then it is made while the application runs, too.
     """
 
     spark: LateSession
     choice: Choice
     by: str = ""
     run: str = ""
+    looks_only: bool = False
 
     alone = REDRIVE_ALONE
 
     def observe(self) -> RedrivePlan:
         """Plan what a re-drive would do now."""
-        pipeline = self._stopped()
+        pipeline = self._resolved(stopped=not self.looks_only)
         cluster = KafkaCluster(self.brokers)
         letters = read_letters(cluster, pipeline.topology.dead_letter_topic)
         verdicts = Judge(pipeline, cluster, started(self.spark), self.brokers).judge(self.choice.select(letters))
@@ -85,7 +87,7 @@ class Redriver(Operation):
 
         While it works it is a member of the consumer group. So a reset or a repartition is refused meanwhile.
         """
-        pipeline, chosen = self._stopped(), RedrivePlan.read(approved)
+        pipeline, chosen = self._resolved(stopped=True), RedrivePlan.read(approved)
         topology, cluster = pipeline.topology, KafkaCluster(self.brokers)
         sources = sorted({topic for each in topology.subtopologies for topic in pipeline.source_topics(each)})
         instance = Generation.of_this_process(None).instance
@@ -131,16 +133,25 @@ class Redriver(Operation):
         self.report(f"{pipeline.name}: {done:,} of {plan.chosen:,} chosen dead letters are re-driven")
         return plan
 
-    def _stopped(self) -> Pipeline:
+    def _resolved(self, *, stopped: bool) -> Pipeline:
         """Return the resolved pipeline.
+
+        Args:
+            stopped: Whether the application must not run.
 
         Raises:
             Refused: The application runs, or there is nothing to process again.
         """
         pipeline = resolve_pipeline(self.pipeline, self.brokers)
-        require_stopped(
-            pipeline, self.brokers, self.settings, action="the re-drive", report=self.report, runs=self.active_runs()
-        )
+        if stopped:
+            require_stopped(
+                pipeline,
+                self.brokers,
+                self.settings,
+                action="the re-drive",
+                report=self.report,
+                runs=self.active_runs(),
+            )
         refuse_unfinished_repartition(self.brokers, pipeline)
         topic = pipeline.topology.dead_letter_topic
         if topic not in KafkaCluster(self.brokers).names():

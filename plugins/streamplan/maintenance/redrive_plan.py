@@ -165,6 +165,18 @@ def needs_other_records(subtopology: Subtopology) -> str:
     return f"sub-topology {subtopology.id} {why}: {BY_RESET}" if why else ""
 
 
+def possible_redrive(subtopology: Subtopology) -> str:
+    """Return whether a re-drive can process dead letters of a sub-topology again, and why not, for people."""
+    if why := stage_of(subtopology).needs_other_records:
+        return f"no re-drive, because it {why}: {BY_RESET}"
+    if not has_one_result(subtopology):
+        return (
+            "a re-drive of records that could not be read. One that an operation rejected may have other results: "
+            f"{BY_RESET}"
+        )
+    return "a re-drive"
+
+
 def has_one_result(subtopology: Subtopology) -> bool:
     """Whether each record has one result at most. Then a record with a dead letter has no other result.
 

@@ -210,15 +210,30 @@ def hinted_schema(function: Callable[..., Any], *, each: bool = False) -> str | 
 
 
 @dataclass(frozen=True)
-class TakesRecords:
-    """A function that is given objects of dataclasses in place of values with attributes.
+class CallsFunction:
+    """What calls the function of a user with other arguments than its own.
 
     Attributes:
         call: The function.
-        classes: For each argument its class; None for one that is given as it is.
     """
 
     call: Callable[..., Any]
+
+    @property
+    def __code__(self) -> types.CodeType:
+        """The code of the user's function. The line of an exception is looked for in its file."""
+        code: types.CodeType = self.call.__code__
+        return code
+
+
+@dataclass(frozen=True)
+class TakesRecords(CallsFunction):
+    """A function that is given objects of dataclasses in place of values with attributes.
+
+    Attributes:
+        classes: For each argument its class; None for one that is given as it is.
+    """
+
     classes: tuple[RecordClass | None, ...]
 
     def __call__(self, *arguments: Any) -> Any:
@@ -226,32 +241,14 @@ class TakesRecords:
         read = zip(self.classes, arguments, strict=True)
         return self.call(*(each if cls is None or each is None else cls.read(each) for cls, each in read))
 
-    @property
-    def __code__(self) -> types.CodeType:
-        """The code of the user's function. The line of an exception is looked for in its file."""
-        code: types.CodeType = self.call.__code__
-        return code
-
 
 @dataclass(frozen=True)
-class TakesKeyAndValue:
-    """A function of a key and a value that is called with a record, as the library's ``ValueMapperWithKey``.
-
-    Attributes:
-        call: The function.
-    """
-
-    call: Callable[[Any, Any], Any]
+class TakesKeyAndValue(CallsFunction):
+    """A function of a key and a value that is called with a record, as the library's ``ValueMapperWithKey``."""
 
     def __call__(self, record: Any) -> Any:
         """Call the function with the key and the value of a record."""
         return self.call(record.record.key, record)
-
-    @property
-    def __code__(self) -> types.CodeType:
-        """The code of the user's function. The line of an exception is looked for in its file."""
-        code: types.CodeType = self.call.__code__
-        return code
 
 
 THIS, OTHER = "this", "other"
@@ -259,15 +256,13 @@ THIS, OTHER = "this", "other"
 
 
 @dataclass(frozen=True)
-class TakesBothSides:
+class TakesBothSides(CallsFunction):
     """A function of the values of both sides of a join, as the library's ``ValueJoiner`` and ``ValueJoinerWithKey``.
 
     Attributes:
-        call: The function.
         with_key: Whether it is given the key, too, which comes first.
     """
 
-    call: Callable[..., Any]
     with_key: bool
 
     def __call__(self, record: Any) -> Any:
@@ -280,16 +275,10 @@ class TakesBothSides:
             this.record = record.record
         return self.call(*([record.record.key] if self.with_key else []), this, other)
 
-    @property
-    def __code__(self) -> types.CodeType:
-        """The code of the user's function. The line of an exception is looked for in its file."""
-        code: types.CodeType = self.call.__code__
-        return code
-
 
 def _of_user(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function that a declaration has."""
-    while isinstance(function, TakesRecords | TakesKeyAndValue | TakesBothSides):
+    while isinstance(function, CallsFunction):
         function = function.call
     return function
 
@@ -319,18 +308,12 @@ class TakesTypedRecords:
 
 
 @dataclass(frozen=True)
-class _TypedProcess:
-    call: Callable[..., Any]
+class _TypedProcess(CallsFunction):
     record_class: RecordClass
 
     def __call__(self, record: Any, *store: Any) -> Any:
         value = None if record.value is None else self.record_class.read(record.value)
         return self.call(replace(record, value=value), *store)
-
-    @property
-    def __code__(self) -> types.CodeType:
-        code: types.CodeType = self.call.__code__  # of the method, in whose file the line of an exception is
-        return code
 
 
 def with_typed_records(processor: Callable[[], Any]) -> Callable[[], Any]:

@@ -622,9 +622,29 @@ class KStream(_Declared[K, V]):
 
     # -- record by record
 
+    @overload
     def filter(
         self,
         condition: Text | Callable[[V], bool | None],
+        *,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, V]: ...
+
+    @overload
+    def filter(
+        self,
+        condition: Callable[[K, V], bool | None],
+        *,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, V]: ...
+
+    def filter(
+        self,
+        condition: Text | Callable[[V], bool | None] | Callable[[K, V], bool | None],
         *,
         on_error: OnError = REJECT,
         deterministic: bool = True,
@@ -649,9 +669,29 @@ class KStream(_Declared[K, V]):
             return self._then("KSTREAM-FILTER-", name, FilterFunction(function))
         return self._then("KSTREAM-FILTER-", name, Filter(self._field(condition, "filter")))
 
+    @overload
     def filter_not(
         self,
         condition: Text | Callable[[V], bool | None],
+        *,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, V]: ...
+
+    @overload
+    def filter_not(
+        self,
+        condition: Callable[[K, V], bool | None],
+        *,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, V]: ...
+
+    def filter_not(
+        self,
+        condition: Text | Callable[[V], bool | None] | Callable[[K, V], bool | None],
         *,
         on_error: OnError = REJECT,
         deterministic: bool = True,
@@ -725,9 +765,31 @@ class KStream(_Declared[K, V]):
         name: str | None = ...,
     ) -> KStream[K, Made]: ...
 
+    @overload
     def map_values(
         self,
-        value: Mapping[str, Text] | Callable[[V], Any] = NO_FIELDS,
+        value: Callable[[K, V], Mapping[str, Any] | None],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, Any]: ...
+
+    @overload
+    def map_values(
+        self,
+        value: Callable[[K, V], Made | None],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, Made]: ...
+
+    def map_values(
+        self,
+        value: Mapping[str, Text] | Callable[[V], Any] | Callable[[K, V], Any] = NO_FIELDS,
         *,
         schema: str | None = None,
         on_error: OnError = REJECT,
@@ -746,8 +808,8 @@ class KStream(_Declared[K, V]):
                 ``partition`` and ``offset``. It is given an object of a dataclass where its parameter is annotated with
                 one, or has no annotation and the values of the stream are of one, as those of ``Json(Order)`` are. It
                 returns a mapping, a dataclass or a named tuple; None for no value. A function of two arguments is given
-                the key and the value (``ValueMapperWithKey``): ``lambda key, order: …``. Type checkers know the form
-                with one argument. One that is marked with :func:`streamplan.arrow_batch` is given many records at once.
+                the key and the value (``ValueMapperWithKey``): ``lambda key, order: …``. One that is marked with
+                :func:`streamplan.arrow_batch` is given many records at once.
             schema: The fields that a function returns, in Spark's DDL. Without it the function's return type tells
                 them: a dataclass, a ``NamedTuple`` or a ``TypedDict``.
             on_error: What happens to a record for which a function raises: ``"reject"`` writes it to the dead-letter
@@ -835,10 +897,36 @@ class KStream(_Declared[K, V]):
         name: str | None = ...,
     ) -> KStream[Any, Made]: ...
 
+    @overload
     def map(
         self,
         key: Text,
-        value: Mapping[str, Text] | Callable[[V], Any] = NO_FIELDS,
+        value: Callable[[K, V], Mapping[str, Any] | None],
+        *,
+        key_serde: KeySerde | None = ...,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, Any]: ...
+
+    @overload
+    def map(
+        self,
+        key: Text,
+        value: Callable[[K, V], Made | None],
+        *,
+        key_serde: KeySerde | None = ...,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, Made]: ...
+
+    def map(
+        self,
+        key: Text,
+        value: Mapping[str, Text] | Callable[[V], Any] | Callable[[K, V], Any] = NO_FIELDS,
         *,
         key_serde: KeySerde | None = None,
         schema: str | None = None,
@@ -910,9 +998,22 @@ class KStream(_Declared[K, V]):
         name: str | None = ...,
     ) -> KStream[Any, Made]: ...
 
+    @overload
     def flat_map(
         self,
-        each: Text | Callable[[V], Any],
+        each: Callable[[K, V], Iterable[Made | None] | None],
+        *,
+        key: Text,
+        key_serde: KeySerde | None = ...,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, Made]: ...
+
+    def flat_map(
+        self,
+        each: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key: Text,
         value: Mapping[str, Text] | None = None,
@@ -985,9 +1086,20 @@ class KStream(_Declared[K, V]):
         name: str | None = ...,
     ) -> KStream[K, Made]: ...
 
+    @overload
     def flat_map_values(
         self,
-        each: Text | Callable[[V], Any],
+        each: Callable[[K, V], Iterable[Made | None] | None],
+        *,
+        schema: str | None = ...,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, Made]: ...
+
+    def flat_map_values(
+        self,
+        each: Text | Callable[[V], Any] | Callable[[K, V], Any],
         value: Mapping[str, Text] | None = None,
         *,
         schema: str | None = None,
@@ -1298,9 +1410,29 @@ class KStream(_Declared[K, V]):
                 "A timestamp: state='…, due timestamp', timer='due'",
             )
 
+    @overload
     def peek(
         self,
-        action: Mapping[str, Text] | Callable[[V], object] = NO_FIELDS,
+        action: Mapping[str, Text] = ...,
+        *,
+        on_error: OnError = ...,
+        name: str | None = ...,
+        **fields: Expression,
+    ) -> KStream[K, V]: ...
+
+    @overload
+    def peek(
+        self, action: Callable[[V], object], *, on_error: OnError = ..., name: str | None = ...
+    ) -> KStream[K, V]: ...
+
+    @overload
+    def peek(
+        self, action: Callable[[K, V], object], *, on_error: OnError = ..., name: str | None = ...
+    ) -> KStream[K, V]: ...
+
+    def peek(
+        self,
+        action: Mapping[str, Text] | Callable[[V], object] | Callable[[K, V], object] = NO_FIELDS,
         *,
         on_error: OnError = REJECT,
         name: str | None = None,
@@ -1322,9 +1454,15 @@ class KStream(_Declared[K, V]):
             return self._then("KSTREAM-PEEK-", name, PeekFunction(function))
         return self._then("KSTREAM-PEEK-", name, Peek(self._columns(self._named(action, fields, "peek"), "peek")))
 
+    @overload
+    def foreach(self, action: Callable[[V], object], *, on_error: OnError = ..., name: str | None = ...) -> None: ...
+
+    @overload
+    def foreach(self, action: Callable[[K, V], object], *, on_error: OnError = ..., name: str | None = ...) -> None: ...
+
     def foreach(
         self,
-        action: Callable[[V], object],
+        action: Callable[[V], object] | Callable[[K, V], object],
         *,
         on_error: OnError = REJECT,
         name: str | None = None,
@@ -1590,14 +1728,11 @@ class KStream(_Declared[K, V]):
         Returns:
             The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
-        if callable(value):
-            self._refuse_fields(fields, "join")
-            joiner = self._joiner(value, other, "join", schema, on_error, deterministic)
-            joined = self._join(other, self._both_sides(other), key, within, grace, store, name, "join")
-            return self._joined_by(joiner, joined, value)
-        self._refuse_schema(schema, "join")
-        columns = self._named(value, fields, "join") if fields else value
-        return self._join(other, columns, key, within, grace, store, name, "join")
+
+        def join(columns: Mapping[str, Text] | None) -> KStream[K, Any]:
+            return self._join(other, columns, key, within, grace, store, name, "join")
+
+        return self._join_with(join, other, value, fields, schema, on_error, deterministic, "join")
 
     def left_join(
         self,
@@ -1635,16 +1770,11 @@ class KStream(_Declared[K, V]):
             name: As for :meth:`join`.
             fields: As for :meth:`join`.
         """
-        if callable(value):
-            self._refuse_fields(fields, "left_join")
-            joiner = self._joiner(value, other, "left_join", schema, on_error, deterministic)
-            sides = self._both_sides(other)
-            return self._joined_by(
-                joiner, self._join(other, sides, key, within, grace, store, name, "left_join"), value
-            )
-        self._refuse_schema(schema, "left_join")
-        columns = self._named(value, fields, "left_join") if fields else value
-        return self._join(other, columns, key, within, grace, store, name, "left_join")
+
+        def join(columns: Mapping[str, Text] | None) -> KStream[K, Any]:
+            return self._join(other, columns, key, within, grace, store, name, "left_join")
+
+        return self._join_with(join, other, value, fields, schema, on_error, deterministic, "left_join")
 
     def outer_join(
         self,
@@ -1675,14 +1805,34 @@ class KStream(_Declared[K, V]):
             name: As for :meth:`join`.
             fields: As for :meth:`join`.
         """
+
+        def join(columns: Mapping[str, Text] | None) -> KStream[K, Any]:
+            return self._join_stream(other, columns, within, store, name, "outer_join")
+
+        return self._join_with(join, other, value, fields, schema, on_error, deterministic, "outer_join")
+
+    def _join_with(
+        self,
+        join: Callable[[Mapping[str, Text] | None], KStream[K, Any]],
+        other: object,
+        value: Mapping[str, Text] | Callable[..., Any] | None,
+        fields: Mapping[str, Expression],
+        schema: str | None,
+        on_error: str,
+        deterministic: bool,
+        operation: str,
+    ) -> KStream[K, Any]:
+        """Join by expressions, or by a function of both sides.
+
+        Args:
+            join: Joins by expressions.
+        """
         if callable(value):
-            self._refuse_fields(fields, "outer_join")
-            joiner = self._joiner(value, other, "outer_join", schema, on_error, deterministic)
-            joined = self._join_stream(other, self._both_sides(other), within, store, name, "outer_join")
-            return self._joined_by(joiner, joined, value)
-        self._refuse_schema(schema, "outer_join")
-        columns = self._named(value, fields, "outer_join") if fields else value
-        return self._join_stream(other, columns, within, store, name, "outer_join")
+            self._refuse_fields(fields, operation)
+            joiner = self._joiner(value, other, operation, schema, on_error, deterministic)
+            return self._joined_by(joiner, join(self._both_sides(other)), value)
+        self._refuse_schema(schema, operation)
+        return join(self._named(value, fields, operation) if fields else value)
 
     def _joiner(
         self,
@@ -2226,9 +2376,27 @@ class BranchedKStream(Generic[K, V]):
         self._branches.complete = False
         return self if operation == "branch" else self._branches
 
+    @overload
     def branch(
         self,
         condition: Text | Callable[[V], bool | None],
+        *,
+        on_error: OnError = ...,
+        name: str | None = ...,
+    ) -> BranchedKStream[K, V]: ...
+
+    @overload
+    def branch(
+        self,
+        condition: Callable[[K, V], bool | None],
+        *,
+        on_error: OnError = ...,
+        name: str | None = ...,
+    ) -> BranchedKStream[K, V]: ...
+
+    def branch(
+        self,
+        condition: Text | Callable[[V], bool | None] | Callable[[K, V], bool | None],
         *,
         on_error: OnError = REJECT,
         name: str | None = None,

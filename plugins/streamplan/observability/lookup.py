@@ -73,6 +73,7 @@ class DeadLetterView:
         value: The value as text.
         headers: All other headers as text.
         redriven: Who had its record processed again, and when; None while it is open.
+        window: The parts of a key with a window; None for other keys.
     """
 
     partition: int
@@ -85,6 +86,7 @@ class DeadLetterView:
     value: str | None
     headers: dict[str, str | None]
     redriven: Redrive | None = None
+    window: KeyInWindow | None = None
 
 
 @dataclass(frozen=True)
@@ -293,6 +295,11 @@ def key_as_text(spec: TopicSpec | None, key: bytes | None) -> str | None:
     return spec.key_text(key, quoted=False) if is_ours or spec.key_type != STRING_KEYS else as_text(key)
 
 
+def window_of_key(spec: TopicSpec | None, key: bytes | None) -> KeyInWindow | None:
+    """Return the parts of a key of a topic that has a window; None for other keys, see :func:`key_as_text`."""
+    return None if spec is None or key is None else spec.key_in_window(key)
+
+
 class _Texts:
     """Values as people read them, those with a schema as JSON. A registry that does not answer is asked once."""
 
@@ -324,7 +331,7 @@ def _shown(application: Application, spec: TopicSpec, record: Record, texts: _Te
     headers = list(_texts(record.headers))
     value = texts.of_topic(spec.name, record.value)
     label = "" if record.key is None else application.key_label(spec.name, spec.application_key(record.key))
-    window = None if record.key is None else spec.key_in_window(record.key)
+    window = window_of_key(spec, record.key)
     return TopicRecord(record.partition, record.offset, time_text(record.timestamp), key, value, headers, label, window)
 
 
@@ -400,6 +407,7 @@ def _dead_letter(record: Record, specs: Mapping[str, TopicSpec], texts: _Texts) 
         key=key_as_text(specs.get(topic or ""), record.key),
         value=texts.of(record.value),
         headers=headers,
+        window=window_of_key(specs.get(topic or ""), record.key),
     )
 
 

@@ -12,7 +12,8 @@ from streamplan.checks.framework.application import Application
 from streamplan.errors import CouldNotLook
 from streamplan.kafka_port import Cluster
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs
-from streamplan.observability.lookup import key_as_text, topic_of
+from streamplan.observability.lookup import key_as_text, topic_of, window_of_key
+from streamplan.serdes.windowed import KeyInWindow
 
 COUNTED_OFFSETS = 1_000_000
 """At most this many offsets of a topic are read, the newest of each partition."""
@@ -27,18 +28,20 @@ _CONFIGS = ("cleanup.policy", "max.message.bytes", "min.insync.replicas", "reten
 
 @dataclass(frozen=True)
 class KeyCount:
-    """A key, and how many of the counted records have it."""
+    """A key, and how many of the counted records have it. ``window`` has the parts of a key with a window."""
 
     key: str
     records: int
+    window: KeyInWindow | None = None
 
 
 @dataclass(frozen=True)
 class KeyValue:
-    """A key, and its last value."""
+    """A key, and its last value. ``window`` has the parts of a key with a window."""
 
     key: str
     value: int
+    window: KeyInWindow | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ def _partitions(spec: TopicSpec, observed: ObservedTopic, cluster: Cluster) -> l
             records=counts[number].total(),
             live=sum(value is not None for value in last[number].values()) if is_compacted else None,
             busiest=[
-                KeyCount(_key(spec, key), records)
+                KeyCount(_key(spec, key), records, window_of_key(spec, key))
                 for key, records in counts[number].most_common(BUSIEST_KEYS)
                 if records > 1
             ],
@@ -165,7 +168,10 @@ def _greatest(spec: TopicSpec, last: Mapping[bytes | None, bytes | None]) -> lis
     if spec.role is not TopicRole.CHANGELOG or any(len(value) != LONG_BYTES for _, value in values):
         return []
     numbers = [(int.from_bytes(value, "big", signed=True), key) for key, value in values]
-    return [KeyValue(_key(spec, key), number) for number, key in nlargest(BUSIEST_KEYS, numbers, itemgetter(0))]
+    return [
+        KeyValue(_key(spec, key), number, window_of_key(spec, key))
+        for number, key in nlargest(BUSIEST_KEYS, numbers, itemgetter(0))
+    ]
 
 
 def _key(spec: TopicSpec, key: bytes | None) -> str:

@@ -56,6 +56,10 @@ def test_records_of_ones_own_are_written(
     assert capsys.readouterr().out == f"2 records written to {visits}\n"
     seven = (7).to_bytes(8, "big")
     assert written(visits) == {(seven, b'{"page": "/docs"}'), (None, b'{"page": "/"}'), (None, b"no JSON")}
+    monkeypatch.setattr("sys.stdin", io.StringIO('8:{"page": "/a"}\n9:{"page": "/b"}\n'))
+    assert produce("--topic", visits, "--lines", "--key-separator", ":") == 0
+    eight, nine = (8).to_bytes(8, "big"), (9).to_bytes(8, "big")
+    assert written(visits) >= {(eight, b'{"page": "/a"}'), (nine, b'{"page": "/b"}')}
     assert produce("--topic", limits, "--key", "a", "--value", "5") == 0
     assert produce("--topic", limits, "--key", "b", "--null") == 0
     assert written(limits) == {(b"a", (5).to_bytes(8, "big")), (b"b", None)}

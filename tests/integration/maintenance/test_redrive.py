@@ -22,6 +22,7 @@ from streamplan.checks.framework.check import CheckResult, Outcome, run_check
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.membership import GroupMember
 from streamplan.kafka.topics import apply_topics
 from streamplan.kafka.transactions import Fenced, open_producer
 from streamplan.maintenance import redrive as redriving
@@ -117,9 +118,15 @@ class Application:
     def letters(self, pipeline: Pipeline) -> list[DeadLetterView]:
         return newest_dead_letters(application_of(pipeline), self.cluster, 100)
 
-    def plan(self, pipeline: Pipeline, choice: Choice | None = None) -> RedrivePlan:
-        spark, choice = self.spark, choice or Choice()
-        return Redriver(pipeline, self.brokers, self.settings, spark=spark, choice=choice).observe()
+    def plan(self, pipeline: Pipeline, choice: Choice | None = None, *, looks_only: bool = False) -> RedrivePlan:
+        return Redriver(
+            pipeline,
+            self.brokers,
+            self.settings,
+            spark=self.spark,
+            choice=choice or Choice(),
+            looks_only=looks_only,
+        ).observe()
 
     def redrive(self, pipeline: Pipeline, plan: RedrivePlan) -> list[str]:
         said: list[str] = []
@@ -181,6 +188,9 @@ def test_a_plan_says_what_the_declaration_makes_of_each_dead_letter_and_changes_
         plan.text
     )
     assert RedrivePlan.read(plan.written()) == plan
+    with GroupMember(counted.brokers, counted.name, [f"{counted.name}-orders"], "another-host:1:x") as running:
+        running.await_join(lambda line: None)
+        assert counted.plan(mended, looks_only=True) == plan
     assert len(read_committed(counted.bootstrap_servers, mended.topology.dead_letter_topic)) == len(before) == 9
 
 

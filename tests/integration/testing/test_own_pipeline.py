@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import sys
-import textwrap
 from collections import Counter
 from functools import partial
 from types import FunctionType, ModuleType
@@ -14,10 +13,10 @@ from types import FunctionType, ModuleType
 import pytest
 import streamplan.testing
 from pyspark.sql import SparkSession
-from streamplan.jobs import producer
 from streamplan.model.unnamed import unnamed
 from streamplan.testing import TopologyTestDriver
 
+from tests.support.page_files import file_of_page
 from tests.support.wheel import CLONE
 from website.reference import parser_of_commands
 
@@ -27,19 +26,13 @@ NOON_MS = 1_767_268_800_000
 """2026-01-01T12:00:00Z"""
 
 
-def file_of_page(name: str) -> str:
-    """The text of a file that the page has."""
-    [text] = re.findall(rf"^Write this file as `{name}`:\n\n((?:    .*\n|\n(?=\n*    ))+)", PAGE.read_text(), re.M)
-    return textwrap.dedent(text)
-
-
 @pytest.fixture
 def pipeline(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module that the page declares, where its test imports it."""
     module = ModuleType("my_pipelines.payments")
     monkeypatch.setitem(sys.modules, "my_pipelines", ModuleType("my_pipelines"))
     monkeypatch.setitem(sys.modules, "my_pipelines.payments", module)
-    exec(compile(file_of_page("my_pipelines/payments.py"), str(PAGE), "exec"), module.__dict__)
+    exec(compile(file_of_page(PAGE, "my_pipelines/payments.py"), str(PAGE), "exec"), module.__dict__)
     return module
 
 
@@ -51,7 +44,7 @@ def test_its_topology_has_no_fault_and_names_its_stores(pipeline: ModuleType) ->
 def test_the_tests_of_the_page_pass(pipeline: ModuleType, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streamplan.testing, "TopologyTestDriver", partial(TopologyTestDriver, spark=spark))
     namespace: dict[str, object] = {}
-    exec(compile(file_of_page("tests/test_payments.py"), str(PAGE), "exec"), namespace)
+    exec(compile(file_of_page(PAGE, "tests/test_payments.py"), str(PAGE), "exec"), namespace)
     tests = [test for name, test in namespace.items() if name.startswith("test_")]
     assert len(tests) == 2
     for test in tests:
@@ -79,8 +72,7 @@ def test_the_records_for_trials_raise_the_alarms_that_the_page_tells(pipeline: M
 
 def test_the_commands_of_the_page_are_understood() -> None:
     commands = re.findall(r"^    streamplan (.*)$", PAGE.read_text(), re.M)
-    assert len(commands) == 4
+    assert len(commands) == 5
     for command in commands:
         parser_of_commands().parse_args(shlex.split(command))
-    [written] = re.findall(r"^    python -m streamplan.jobs.producer (.*)$", PAGE.read_text(), re.M)
-    assert producer.arguments(shlex.split(written)).records == 1000
+    assert "produce payments --records 1000" in commands

@@ -7,11 +7,12 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from streamplan import __version__
+from streamplan import __version__, registry
 from streamplan.cli import COMMANDS, main
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic, SourceLocation
@@ -73,11 +74,16 @@ def test_plan_shows_what_a_pipeline_consists_of(capsys: pytest.CaptureFixture[st
         "     store   orders-products-quantities, changelog orders-aggregator-orders-products-quantities-changelog",
         "     source, 2 partitions",
         "     cleanup.policy=compact  message.timestamp.type=CreateTime",
+        "Dead letters",
+        "  0  a re-drive",
+        "  1  no re-drive, because it has state (orders-products-quantities): a reset processes it again",
         "  instance-1  0_0  1_0*",
         "  instance-2  0_1  1_1*",
     ):
         assert line in lines
     assert any(line.endswith(" of 1,048,588 bytes with 4 instances") for line in lines)
+    assert any(line.endswith(" with 4 instances, each with an application.server of 27 characters") for line in lines)
+    assert not any("example.org" in line for line in lines)
     assert not any("Load" in line for line in lines)
 
 
@@ -419,6 +425,27 @@ def test_a_command_about_a_pipeline_takes_its_file(two: str, capsys: pytest.Capt
     assert told.startswith(f"the pipeline of {two}: expected {two}:first or {two}:second, observed {two}")
     assert main(["plan", "one.py"]) == 78
     assert "expected a Python file that declares a pipeline, observed no such file" in capsys.readouterr().err
+
+
+def test_the_draft_of_a_registered_pipeline_is_looked_at_and_nothing_is_done_with_it(
+    two: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The distribution that is installed has the same pipeline, with another topic."""
+    deployed = Path("deployed_pipelines.py")
+    deployed.write_text(TWO.replace('.to("out")', '.to("deployed")').replace('"out": 1', '"deployed": 1'))
+    monkeypatch.setattr(
+        registry, "installed", lambda: (EntryPoint("installed", "deployed_pipelines", "streamplan.pipelines"),)
+    )
+    for command in (["describe"], ["plan"], ["acls"]):
+        assert main([command[0], f"{two}:second", *command[1:]]) == 0
+        told = capsys.readouterr().out
+        assert "out" in told
+        assert "deployed" not in told
+    fake_validation(monkeypatch)
+    assert main(["validate", f"{two}:second"]) == 0
+    capsys.readouterr()
+    assert main(["reset", f"{two}:second", "--yes"]) == 78
+    assert "pipeline 'second': expected a name that no other pipeline has, observed two" in capsys.readouterr().err
 
 
 def test_tasks_ends_with_another_status_where_kafka_cannot_be_asked(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from streamplan.cli import main
 from streamplan.errors import Refused
 from streamplan.maintenance.redrive import Redriver
-from streamplan.maintenance.redrive_plan import Choice, Group, RedrivePlan, Verdict
+from streamplan.maintenance.redrive_plan import Choice, Group, Judged, Letter, RedrivePlan, Verdict
+from streamplan.model.dead_letters import LetterPlace, Origin
 
 
 class Redrives:
@@ -98,3 +100,32 @@ def test_spark_is_not_started_while_the_application_runs(
     assert main(["redrive", "orders", "--all"]) == 78
     assert "observed it runs" in capsys.readouterr().err
     assert begun == ["looked"]
+
+
+def test_a_dry_run_does_not_ask_whether_the_application_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It only reads."""
+    there = SimpleNamespace(names=lambda: ["orders-aggregator-dead-letter"])
+
+    def require_stopped(*_: Any, **__: Any) -> None:
+        raise AssertionError
+
+    class Judge:
+        def __init__(self, *_: object) -> None: ...
+
+        def judge(self, letters: Sequence[Letter]) -> list[Judged]:
+            return [Judged(letter, Verdict.PROCESSED) for letter in letters]
+
+    monkeypatch.setattr("streamplan.maintenance.redrive.resolve_pipeline", lambda pipeline, brokers: pipeline)
+    monkeypatch.setattr("streamplan.maintenance.redrive.require_stopped", require_stopped)
+    monkeypatch.setattr("streamplan.maintenance.redrive.refuse_unfinished_repartition", lambda brokers, pipeline: None)
+    monkeypatch.setattr("streamplan.maintenance.redrive.KafkaCluster", lambda brokers: there)
+    monkeypatch.setattr(
+        "streamplan.maintenance.redrive.read_letters",
+        lambda cluster, topic: [Letter(LetterPlace(0, 1), 0, Origin("orders", 0, 7), "old")],
+    )
+    monkeypatch.setattr("streamplan.maintenance.redrive.Judge", Judge)
+    monkeypatch.setattr("streamplan.spark.session.local_session", lambda name: nullcontext())
+    assert main(["redrive", "orders", "--all", "--dry-run"]) == 0
+    assert "- 1 × old: processed again (0@1)" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from streamplan.maintenance.redrive_plan import (
     RedrivePlan,
     Verdict,
     plan_redrive,
+    possible_redrive,
     refusal,
     without_repeated,
 )
@@ -123,6 +124,7 @@ def test_where_a_record_has_several_results_only_what_could_not_be_read_is_proce
     )
     for reason in (*of_operations, *of_functions, *of_sinks, ""):
         assert "makes more than one result of a record" in refusal(letter(0, reason), declared)
+    assert possible_redrive(declared.topology.subtopologies[0]).startswith("a re-drive of records that could not be re")
 
 
 def test_a_record_that_goes_to_one_of_several_topics_has_one_result() -> None:

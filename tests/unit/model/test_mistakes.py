@@ -1071,6 +1071,39 @@ orders >> payments
 with orders: ...
 → 1: 'KStream' object has no 'with'. A declaration opens nothing. Write stream = topology.stream('topic', value=…)
 
+# In the place of another argument
+
+orders.split(name="by-").branch("amount > 0", "large")
+→ 1: branch: 'large' is one argument too many: it takes at most 1 without a name. Write name='large'
+
+orders.filter(lambda order: order.amount > 0, "positive")
+→ 1: filter: 'positive' is one argument too many: it takes at most 1 without a name. Write name='positive'
+
+orders.filter(lambda order: order.amount > 0, "stop")
+→ 1: filter: 'stop' is one argument too many: it takes at most 1 without a name. Write on_error='stop'
+
+topology.stream("clicks", "views", value=Json("page string"))
+→ 1: stream: 'views' is one argument too many: it takes at most 1 without a name. Write the topics in parentheses: stream(('clicks', 'views'), value=…)
+
+customers.join(payments.to_table(), {"paid": "table.paid"}, within=JoinWindows("1 minute"))
+→ 1: join: there is no argument 'within'. Two streams are joined within a time. Tables are joined by their keys alone
+
+topology.table("cities", value=Json("name string"), store=KeyValueStore(String(), Long()))
+→ 1: table: store is a KeyValueStore; it takes a text or a Versioned. Write its name: store='name'
+
+grouped.aggregate({"n": "count(*)"}, store=KeyValueStore(String(), Long()))
+→ 1: aggregate: store is a KeyValueStore; it takes a text. Write its name: store='name'
+
+topology.stream("clicks", value=Json("page string"), key_serde=TimeWindowed)
+→ 1: stream: key_serde=TimeWindowed is no serde of keys. Write TimeWindowed(String())
+
+Pipeline(topology, "orders", "Counts orders.")
+→ 1: Pipeline: name is a Topology; it takes a text. For example Pipeline(name="orders", topology=topology, description="Counts.", topic_partitions={"orders": 2})
+→ 1: Pipeline: topology is the text 'orders'; it takes a Topology. For example Pipeline(name="orders", topology=topology, description="Counts.", topic_partitions={"orders": 2})
+
+Pipeline("orders", "topology", "Counts orders.")
+→ 1: Pipeline: topology is the text 'topology'; it takes a Topology. For example Pipeline(name="orders", topology=topology, description="Counts.", topic_partitions={"orders": 2})
+
 # All at once
 
 orders.filter(5).group_by("custmer").count(store=7)

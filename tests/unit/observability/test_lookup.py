@@ -18,9 +18,9 @@ from streamplan.observability.topic_view import view_topic
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.serdes.avro import Avro
 from streamplan.serdes.json import Json
-from streamplan.serdes.primitive import Bytes, Long
+from streamplan.serdes.primitive import Bytes, Long, String
 from streamplan.serdes.schema_source import WrittenSchema
-from streamplan.serdes.windowed import KeyInWindow
+from streamplan.serdes.windowed import KeyInWindow, TimeWindowed
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
@@ -275,3 +275,26 @@ def test_a_key_with_its_window_is_shown_in_the_topic_of_a_sink_as_people_write_i
     assert record.window == KeyInWindow("DE", "2026-01-01T12:00:00Z")
     (partition,) = view_topic(application, cluster, "totals").partitions
     assert [each.key for each in partition.busiest] == ["DE at 2026-01-01T12:00:00Z"]
+    assert [each.window for each in partition.busiest] == [record.window]
+
+
+def test_a_changelog_is_described_and_a_dead_letter_is_shown_with_the_parts_of_keys_that_have_windows(
+    cluster: FakeCluster,
+) -> None:
+    topology = Topology("windowed")
+    stream = topology.stream("payments", value=Json("amount double"))
+    stream.group_by_key().windowed_by(TimeWindows("1 minute")).count(store="counts")
+    topology.stream("again", value=Json("n int"), key_serde=TimeWindowed(String())).to("totals")
+    application = application_of(Pipeline("windowed", topology, "", {"payments": 1, "again": 1, "totals": 1}))
+    key = b"DE" + (1_767_268_800_000).to_bytes(8, "big")
+    cluster.create("windowed-counts-changelog", 1, {"cleanup.policy": "compact,delete"})
+    cluster.create(topology.dead_letter_topic, 1)
+    cluster.produce("windowed-counts-changelog", key + bytes(4), (7).to_bytes(8, "big"))
+    origin = {"topic": b"again", "partition": b"0", "offset": b"3"}
+    headers = tuple((f"streamplan.source.{name}", value) for name, value in origin.items())
+    cluster.produce(topology.dead_letter_topic, key, b"{}", headers=headers)
+    (partition,) = view_topic(application, cluster, "windowed-counts-changelog").partitions
+    assert [each.window for each in partition.greatest] == [KeyInWindow("DE", "2026-01-01T12:00:00Z")]
+    (letter,) = newest_dead_letters(application, cluster, 1)
+    assert letter.key == "DE at 2026-01-01T12:00:00Z"
+    assert letter.window == KeyInWindow("DE", "2026-01-01T12:00:00Z")

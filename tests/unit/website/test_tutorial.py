@@ -15,7 +15,6 @@ from streamplan.checks import compaction
 from streamplan.checks.framework.advice import Advice
 from streamplan.cli import check as check_command
 from streamplan.cli import main
-from streamplan.jobs import producer
 from streamplan.model.topics import resolve_configs
 from streamplan.registry import pipeline_named
 from streamplan.settings import PROJECT
@@ -59,13 +58,8 @@ def test_a_command_is_understood(command: str) -> None:
 def test_the_way_is_from_a_new_repository_to_a_red_check_and_its_end() -> None:
     words = [shlex.split(command)[1] for command in COMMANDS]
     assert [word for n, word in enumerate(words) if word not in words[:n]] == [
-        "--version", "init", "run", "store", "list", "plan", "validate", "demo", "check", "down",
+        "--version", "init", "run", "produce", "store", "list", "plan", "validate", "demo", "check", "down",
     ]  # fmt: skip
-
-
-def test_the_producer_understands_its_command() -> None:
-    [line] = [line for block in BLOCKS for line in block.splitlines() if line.startswith("python -m streamplan.jobs.")]
-    assert producer.arguments(shlex.split(line)[3:]).records == 1000
 
 
 @pytest.mark.parametrize("command", ["list", "plan visits"])
