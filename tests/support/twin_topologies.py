@@ -1047,10 +1047,12 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return grouped.cogroup(first).cogroup(other, second)
         case "python_cogrouped", [grouped]:
             empty = _function("Initializer", "apply", lambda: b"{}")
-            if "Session" in grouped.getClass().getSimpleName():
+            kind = grouped.getClass().getSimpleName()
+            if "Session" in kind:
                 merger = _function("Merger", "apply", _one_after_the_other)
                 return grouped.aggregate(empty, merger, library.stored(name).withCachingDisabled())
-            return grouped.aggregate(empty, library.stored(name))
+            stored = library.stored(name)
+            return grouped.aggregate(empty, stored.withCachingDisabled() if "Sliding" in kind else stored)
         case "cogrouped", [grouped]:
             nothing = _function("Initializer", "apply", lambda: b'{"c": 0, "d": 0}')
             if "Session" in grouped.getClass().getSimpleName():
@@ -1073,9 +1075,10 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
         case "greatest", [grouped]:
             return grouped.reduce(_function("Reducer", "apply", _greater), library.stored(name))
         case (("python_reduce" | "python_aggregate") as word, [grouped]):
-            of_sessions = "Session" in grouped.getClass().getSimpleName()
+            kind = grouped.getClass().getSimpleName()
+            of_sessions = "Session" in kind
             stored = library.stored(name)
-            if of_sessions:  # in its cache the library still finds sessions that its store has forgotten
+            if of_sessions or "Sliding" in kind:  # in its cache the library still finds what its store has forgotten
                 stored = stored.withCachingDisabled()
             if word == "python_reduce":
                 return grouped.reduce(_function("Reducer", "apply", _in_a_row), stored)

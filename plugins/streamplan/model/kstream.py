@@ -167,11 +167,6 @@ TAKE_BATCHES = ("branch", "filter", "filter_not", "map", "map_values")
 SEVERAL_RESULTS = ("flat_map", "flat_map_values", "process")
 """The operations whose functions may yield what they return."""
 
-_FUNCTIONS_IN_SLIDING_WINDOWS = (
-    "windowed_by: Python functions do not aggregate sliding windows",
-    "Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows",
-)
-
 ANSWERED = ("other", "windows", "strategy", "within", "processor", "key_serde")
 """The arguments whose class the operations judge themselves, since they know more to say of it."""
 
@@ -2659,8 +2654,6 @@ class WindowedKStream(_Grouped[K, V]):
     def _by_functions(
         self, store: str, function: PythonFunction, fields: Columns, **others: PythonFunction | None
     ) -> AggregateWindowsFunction:
-        if isinstance(self._window, TimeWindows) and self._window.slides:
-            self._graph.fault(*_FUNCTIONS_IN_SLIDING_WINDOWS)
         if self._final:
             return FinalAggregateWindowsFunction(
                 store,
@@ -2779,10 +2772,8 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
 
         Args:
             windows: As ``TimeWindows("1 minute")``, ``SlidingWindows("5 minutes")`` or
-                ``SessionWindows("5 minutes")``. Functions do not aggregate sliding windows.
+                ``SessionWindows("5 minutes")``.
         """
-        if isinstance(windows, SlidingWindows) and self._aggregators:
-            self._graph.fault(*_FUNCTIONS_IN_SLIDING_WINDOWS)
         return WindowedCogroupedKStream(replace(self, _window=_judged_windows(self._graph, windows)))
 
     def aggregate(

@@ -513,9 +513,6 @@ grouped.windowed_by(SlidingWindows("5 minuts"))
 grouped.windowed_by(SlidingWindows("5 minutes")).count().filter("count > 1").suppress(UntilWindowCloses())
 → 1: suppress: of another table than an aggregate of windows of one stream. Write emit_strategy(OnWindowClose()), between windowed_by and the aggregate
 
-grouped.windowed_by(SlidingWindows("5 minutes")).reduce(lambda old, new: new)
-→ 1: windowed_by: Python functions do not aggregate sliding windows. Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows
-
 grouped.windowed_by(SlidingWindows.ofTimeDifferenceWithNoGrace(timedelta(minutes=5)))
 → 1: type object 'SlidingWindows' has no attribute 'ofTimeDifferenceWithNoGrace'. Write SlidingWindows('5 minutes', grace='0 seconds')
 
