@@ -468,22 +468,18 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         return f"Write it as one text: {_EXAMPLE_OF_JSON}"
     is_declared = getattr(type(value), "_is_declared", False)  # a stream answers a call, and is no function
     if str in kinds and callable(value) and not isinstance(value, type) and not is_declared:
-        if operation in ("map", "flat_map"):
-            return f"The key is an expression. The value may be a function: {operation}('key', function, schema='…')"
-        if operation.startswith("filter"):  # that of a stream takes a function
-            return "A table takes an expression. With a function write to_stream().filter(function).to_table()"
+        if operation == "flat_map":
+            return "The key is an expression over the new value: flat_map(function, key='key', schema='…')"
         return (
             "Write an expression in Spark SQL as a text. What needs a function is computed before it, in map_values of "
             "a stream"
         )
-    if of_texts and callable(value) and not isinstance(value, type) and not is_declared:
-        if operation.endswith("join"):  # that of a stream takes a function
-            return (
-                "Tables are joined by expressions, as {'id': 'id', 'city': 'table.city'}. With a function write "
-                "to_stream().map_values(function) behind it"
-            )
-        if operation == "map_values":  # that of a stream takes a function
-            return "A table takes expressions. With a function write to_stream().map_values(function).to_table()"
+    is_function = callable(value) and not isinstance(value, type) and not is_declared
+    if of_texts and is_function and operation.endswith("join"):  # that of a stream takes a function
+        return (
+            "Tables are joined by expressions, as {'id': 'id', 'city': 'table.city'}. With a function write "
+            "to_stream().map_values(function) behind it"
+        )
     return ""
 
 

@@ -205,6 +205,24 @@ def without_vain_deletions(
     return found
 
 
+def without_times_of_deletions(
+    outputs: dict[str, list[tuple[Any, Any, int]]], *, stored: bool
+) -> dict[str, list[tuple[Any, Any, int]]]:
+    """Passed deletions have the time 0, and ``stored`` ones, too.
+
+    Without its cache, the library passes a deletion with the time of the window. Of final results, our changelog has a
+    deletion with this time: a restored state knows from it which results were passed.
+    """
+
+    def kept(topic: str, value: Any) -> bool:
+        return value is not None or (topic.endswith("-changelog") and not stored)
+
+    return {
+        topic: [(key, value, at if kept(topic, value) else 0) for key, value, at in records]
+        for topic, records in outputs.items()
+    }
+
+
 def last_of_each_key(outputs: dict[str, list[tuple[Any, Any, int]]]) -> dict[str, list[tuple[Any, Any, int]]]:
     """The library deletes a session and writes it again where a record does not change its bounds."""
     return {topic: last_of_each(records, lambda record: record[0]) for topic, records in outputs.items()}
@@ -345,6 +363,9 @@ def compare(
                 its |= last_of_each_key({topic: its[topic] for topic in its if topic.endswith("-changelog")})
             if not deletes:
                 mine, its = (without_vain_deletions(each, seen) for each, seen in zip((mine, its), there, strict=True))
+                if any(step.word == "sliding_windows" for step in steps):
+                    final = any(step.word == "on_close" for step in steps)
+                    mine, its = (without_times_of_deletions(each, stored=final) for each in (mine, its))
             assert by_key(mine) == by_key(its), f"record {number}: {record} in {steps}:\n{differences(mine, its)}"
             assert all(mine.get(topic) == its.get(topic) for topic in ordered), f"record {number}: {record} in {steps}"
             written += sum(map(len, its.values()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -89,6 +89,13 @@ TOLD_FROM = 1_767_268_800_000
 
 WINDOW_START = "unix_millis(record.window.start)"
 
+ALIKE = (
+    *("python_table_filter", "python_table_filter_not", "python_table_map_values", "python_left_join_global"),
+    *("python_select_key", "python_group_by", "python_group_table", "python_group_even"),
+    *("python_foreign_inner", "python_foreign_left"),
+)
+"""The words that stand for a Python function here, and that the library has in the same way without ``python_``."""
+
 JOINED_TABLES = {"join": "join", "left": "left_join", "outer": "outer_join"}
 """By the first part of a word the method that joins two tables. The word may say ``_stored``."""
 
@@ -133,6 +140,44 @@ def program(text: str) -> Program:
 
 def is_small(record: Any) -> bool | None:
     return None if record.n is None else record.n < 6
+
+
+def is_large(value: Any) -> bool | None:
+    """Is not called with a null value of a table."""
+    return None if value.n is None else value.n > 1
+
+
+def of_table(key: str, value: Any) -> dict[str, Any]:
+    return {"n": 7 if value.n is None else 2 * value.n, "s": None if value.s is None else value.s + key}
+
+
+def text_of(record: Any) -> str | None:
+    """The key that a record has in place of its own."""
+    text: str | None = record.s
+    return text
+
+
+def key_of_map(key: str, record: Any) -> str | None:
+    """The same as the expression of ``map``."""
+    return None if record.n is None or record.s is None else f"{record.s}-{record.n % 3}"
+
+
+def key_of_tripled(record: Any) -> str | None:
+    return None if record.n is None or record.s is None else f"{record.s}-{3 * record.n % 2}"
+
+
+def even_or_none(key: str, value: Any) -> str | None:
+    return "even" if is_even(value) else None
+
+
+def referred_to(value: Any) -> str | None:
+    """The same as ``FOREIGN_KEY``."""
+    return None if value.n == 7 else value.s
+
+
+def looked_up(record: Any) -> str | None:
+    """The same as ``LOOKED_UP``."""
+    return None if record.n == 7 or record.s is None else record.s.translate(str.maketrans("xyz", "klm"))
 
 
 def tripled(record: Any) -> dict[str, Any] | None:
@@ -312,6 +357,9 @@ OF_TABLES: dict[str, Callable[[Any, str | None], Any]] = {
     "often": lambda table, store: table.filter("count > 1", store=store),
     "count_values": lambda table, store: table.map_values({"n": "count", "s": "'c'"}, store=store),
     "to_table": lambda stream, store: stream.to_table(store=store),
+    "python_table_filter": lambda table, store: table.filter(is_large, store=store),
+    "python_table_filter_not": lambda table, store: table.filter_not(lambda key, value: is_large(value), store=store),
+    "python_table_map_values": lambda table, store: table.map_values(of_table, schema=VALUE.schema, store=store),
 }
 """By word an operation of a table; behind ``_stored`` it has a store."""
 
@@ -336,6 +384,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
         case (("join_global" | "left_join_global") as word, [stream, table]):
             join = stream.join if word == "join_global" else stream.left_join
             return join(table, {"n": "n", "s": "table.s"}, key=LOOKED_UP, name=name)
+        case "python_left_join_global", [stream, table]:
+            return stream.left_join(table, {"n": "n", "s": "table.s"}, key=looked_up, name=name)
         case word, [table] if (plain := word.removesuffix("_stored")) in OF_TABLES:
             return OF_TABLES[plain](table, name if word.endswith("_stored") else None)
         case "filter", [stream]:
@@ -360,8 +410,14 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.map_values({"n": "2 * n", "s": "s"})
         case "select_key", [stream]:
             return stream.select_key("s")
+        case "python_select_key", [stream]:
+            return stream.select_key(text_of)
         case "map", [stream]:
             return stream.map("concat(s, '-', n % 3)", {"n": "n + 1", "s": "s"})
+        case "keyed_map", [stream]:
+            return stream.map(key_of_map, {"n": "n + 1", "s": "s"})
+        case "keyed_python_map", [stream]:
+            return stream.map(key_of_tripled, tripled, schema=VALUE.schema)
         case "flat_map", [stream]:
             value = {"n": "element * 3", "s": "s"}
             return stream.flat_map("filter(array(n), x -> x % 2 = 0)", key="concat(s, element)", value=value)
@@ -398,6 +454,12 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.repartition(name=name)
         case "group_by", [stream]:
             return stream.group_by("s", name=name)
+        case "python_group_by", [stream]:
+            return stream.group_by(lambda key, value: text_of(value), name=name)
+        case "python_group_table", [table]:
+            return table.group_by(text_of, name=name)
+        case "python_group_even", [table]:
+            return table.group_by(even_or_none)
         case "group_table", [table]:
             return table.group_by("s", name=name)
         case "group_even", [table]:
@@ -465,10 +527,11 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             join = stream.left_join if word == "left_join_soon" else stream.outer_join
             value = {"n": "10 * coalesce(n, 0) + coalesce(other.n, 0)", "s": "concat_ws('', s, '-', other.s)"}
             return join(other, value, within=JOINED_WITHIN[word], name=name)
-        case word, [table, other] if word.startswith("foreign_"):
+        case word, [table, other] if word.startswith(("foreign_", "python_foreign_")):
             value = {"n": "10 * coalesce(n, 0) + coalesce(table.n, 0)", "s": "concat_ws('', s, '-', table.s)"}
             join = table.left_join if "left" in word else table.join
-            return join(other, value, foreign_key=FOREIGN_KEY, store=name if word.endswith("stored") else None)
+            foreign_key = referred_to if word.startswith("python_") else FOREIGN_KEY
+            return join(other, value, foreign_key=foreign_key, store=name if word.endswith("stored") else None)
         case word, [table, other] if word.endswith(("_tables", "_tables_stored")):
             value = {"n": "10 * coalesce(n, 0) + coalesce(table.n, 0)", "s": "concat_ws('', s, '-', table.s)"}
             join = getattr(table, JOINED_TABLES[word.partition("_")[0]])
@@ -871,6 +934,8 @@ def _their_table(word: str, table: Any, stored: list[Any]) -> Any:
 
 
 def _their_step(library: Library, step: Step, operands: list[Any], name: str) -> Any:
+    if step.word.removesuffix("_stored") in ALIKE:
+        step = replace(step, word=step.word.removeprefix("python_"))
     pair = library.jvm.org.apache.kafka.streams.KeyValue
     bytes_serde = library.bytes
 
@@ -936,7 +1001,7 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
         case "select_key", [stream]:
             select = _function("KeyValueMapper", "apply", lambda key, value: text_or_none((read(value) or {}).get("s")))
             return stream.selectKey(select)
-        case "map", [stream]:
+        case (("map" | "keyed_map"), [stream]):
             return stream.map(_function("KeyValueMapper", "apply", lambda k, v: pair(*_mapped(read(v)))))
         case "flat_map", [stream]:
             return stream.flatMap(_flat_mapper(library, _flat_mapped))
@@ -947,7 +1012,7 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.filter(small)
         case "python_map_values", [stream]:
             return stream.mapValues(_value_mapper(lambda v: {**v, "n": 3 * v["n"]} if "n" in v else {}))
-        case "python_map", [stream]:
+        case (("python_map" | "keyed_python_map"), [stream]):
             return stream.map(_function("KeyValueMapper", "apply", lambda k, v: pair(*_tripled(read(v)))))
         case "python_flat_map", [stream]:
             return stream.flatMap(_flat_mapper(library, _odd_ones))
@@ -1047,10 +1112,12 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return grouped.cogroup(first).cogroup(other, second)
         case "python_cogrouped", [grouped]:
             empty = _function("Initializer", "apply", lambda: b"{}")
-            if "Session" in grouped.getClass().getSimpleName():
+            kind = grouped.getClass().getSimpleName()
+            if "Session" in kind:
                 merger = _function("Merger", "apply", _one_after_the_other)
                 return grouped.aggregate(empty, merger, library.stored(name).withCachingDisabled())
-            return grouped.aggregate(empty, library.stored(name))
+            stored = library.stored(name)
+            return grouped.aggregate(empty, stored.withCachingDisabled() if "Sliding" in kind else stored)
         case "cogrouped", [grouped]:
             nothing = _function("Initializer", "apply", lambda: b'{"c": 0, "d": 0}')
             if "Session" in grouped.getClass().getSimpleName():
@@ -1073,9 +1140,10 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
         case "greatest", [grouped]:
             return grouped.reduce(_function("Reducer", "apply", _greater), library.stored(name))
         case (("python_reduce" | "python_aggregate") as word, [grouped]):
-            of_sessions = "Session" in grouped.getClass().getSimpleName()
+            kind = grouped.getClass().getSimpleName()
+            of_sessions = "Session" in kind
             stored = library.stored(name)
-            if of_sessions:  # in its cache the library still finds sessions that its store has forgotten
+            if of_sessions or "Sliding" in kind:  # in its cache the library still finds what its store has forgotten
                 stored = stored.withCachingDisabled()
             if word == "python_reduce":
                 return grouped.reduce(_function("Reducer", "apply", _in_a_row), stored)

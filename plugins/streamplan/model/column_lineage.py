@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from streamplan.model.functions import PythonFunction
 from streamplan.model.operations import (
     Aggregate,
     AggregateWindowsFunction,
@@ -46,6 +47,7 @@ from streamplan.model.operations import (
     TableJoin,
     TableKeySelect,
     TableMapValues,
+    TableMapValuesFunction,
     TableReduce,
     value_of_stream,
 )
@@ -156,6 +158,8 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
     match operation:
         case KeySelect(key=key) | TableKeySelect(key=key):
             return {**before, KEY: _of(key, before)}
+        case TableMapValuesFunction(fields=fields):
+            return {KEY: before.get(KEY, frozenset()), **_by_function(fields, before)}
         case MapValues(value=value) | TableMapValues(value=value):
             return {KEY: before.get(KEY, frozenset()), **_columns(value, before)}
         case Map(key=key, value=value):
@@ -170,7 +174,7 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
             return {KEY: before.get(KEY, frozenset()), **_by_function(fields, before)}
         case MapFunction(fields=fields, key=key) | FlatMapFunction(fields=fields, key=key):
             made = _by_function(fields, before)
-            return {KEY: _of(key, made), **made}
+            return {KEY: _of(key, made if isinstance(key, str) else before), **made}
         case ProcessWithoutStores(fields=fields):
             return _by_function(((KEY, ""), *fields), before)
         case Join(value=value):
@@ -209,8 +213,13 @@ def _columns(columns: Columns, before: Origins) -> dict[str, frozenset[Column]]:
     return {name: _of(expression, before) for name, expression in columns}
 
 
-def _of(expression: str, before: Origins) -> frozenset[Column]:
-    """Return the origins of the columns that an expression names. Spark SQL tells no case apart."""
+def _of(expression: str | PythonFunction, before: Origins) -> frozenset[Column]:
+    """Return the origins of the columns that an expression names. Spark SQL tells no case apart.
+
+    A function may use every field.
+    """
+    if isinstance(expression, PythonFunction):
+        return _every([before])
     known = {name.lower(): origins for name, origins in before.items() if name != KEY}
     known["record.key"] = before.get(KEY, frozenset())
     names = _NAME.findall(_STRING.sub("", expression).replace("`", "").lower())

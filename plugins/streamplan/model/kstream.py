@@ -104,6 +104,7 @@ from streamplan.model.operations import (
     TableJoin,
     TableKeySelect,
     TableMapValues,
+    TableMapValuesFunction,
     TableReduce,
     ToStream,
     ToTable,
@@ -166,11 +167,6 @@ TAKE_BATCHES = ("branch", "filter", "filter_not", "map", "map_values")
 
 SEVERAL_RESULTS = ("flat_map", "flat_map_values", "process")
 """The operations whose functions may yield what they return."""
-
-_FUNCTIONS_IN_SLIDING_WINDOWS = (
-    "windowed_by: Python functions do not aggregate sliding windows",
-    "Aggregate them with expressions, as in aggregate({'total': 'sum(amount)'}), or use TimeWindows",
-)
 
 ANSWERED = ("other", "windows", "strategy", "within", "processor", "key_serde")
 """The arguments whose class the operations judge themselves, since they know more to say of it."""
@@ -310,6 +306,18 @@ class _Declared(Generic[K, V]):
             hint = self._of_key(text, _meant_by(text, self._fields))
             self._graph.fault(f"{operation}: the value has no field {name!r}", hint)
         return text
+
+    def _told(
+        self,
+        what: Text | Callable[..., Any],
+        operation: str,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+    ) -> str | PythonFunction:
+        """Return an expression, as :meth:`_field` does, or the function that tells what an expression would."""
+        if isinstance(what, str | Expression):
+            return self._field(what, operation)
+        return self._function(what, operation, on_error, deterministic)
 
     def _of_key(self, text: str, hint: str, before: str = "") -> str:
         """What is said of a name, or of a path, that is no field of the value, and may be of the key.
@@ -831,36 +839,70 @@ class KStream(_Declared[K, V]):
         return self._then("KSTREAM-MAPVALUES-", name, MapValues(columns), _fields=_column_names(columns))
 
     @overload
-    def select_key(self, key: Text, *, key_serde: None = None, name: str | None = ...) -> KStream[str, V]: ...
+    def select_key(
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: None = None,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[str, V]: ...
 
     @overload
-    def select_key(self, key: Text, *, key_serde: Primitive[NewKey], name: str | None = ...) -> KStream[NewKey, V]: ...
+    def select_key(
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: Primitive[NewKey],
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[NewKey, V]: ...
 
     @overload
-    def select_key(self, key: Text, *, key_serde: KeySerde | None, name: str | None = ...) -> KStream[Any, V]: ...
+    def select_key(
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: KeySerde | None,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, V]: ...
 
     def select_key(
-        self, key: Text, *, key_serde: KeySerde | Primitive[Any] | None = None, name: str | None = None
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: KeySerde | Primitive[Any] | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        name: str | None = None,
     ) -> KStream[Any, V]:
         """Give each record a new key. A grouping or a join that follows repartitions the stream.
 
-        Example: ``stream.select_key("customer")``
+        Examples: ``stream.select_key("customer")``, ``stream.select_key(lambda order: order.customer.lower())``
 
         Args:
-            key: A Spark SQL expression. Its text is the key, so that the number 1 becomes ``"1"``.
+            key: A Spark SQL expression. Its text is the key, so that the number 1 becomes ``"1"``. Or a function of a
+                record, or of its key and value, that returns the key in the type of the serde: a text without one. None
+                is no key. See :meth:`map_values`.
             key_serde: The serde that writes the key instead, as ``Long()``. The expression has its type. A key of
                 several fields: ``select_key("struct(customer, product)", key_serde=Json("customer string, product
                 string"))``.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        key = self._field(key, "select_key")
-        new_key = Key.declared(self._graph, "select_key", _word(key), key_serde)
-        return self._then("KSTREAM-KEY-SELECT-", name, KeySelect(key, new_key.serde), _key=new_key, rekeyed=True)
+        told = self._told(key, "select_key", on_error, deterministic)
+        new_key = Key.declared(self._graph, "select_key", _word(told), key_serde)
+        return self._then("KSTREAM-KEY-SELECT-", name, KeySelect(told, new_key.serde), _key=new_key, rekeyed=True)
 
     @overload
     def map(
         self,
-        key: Text,
+        key: Text | Callable[[V], Any],
         value: Mapping[str, Text] = ...,
         *,
         key_serde: KeySerde | None = ...,
@@ -874,7 +916,7 @@ class KStream(_Declared[K, V]):
     @overload
     def map(
         self,
-        key: Text,
+        key: Text | Callable[[V], Any],
         value: Callable[[V], Mapping[str, Any] | None],
         *,
         key_serde: KeySerde | None = ...,
@@ -887,7 +929,7 @@ class KStream(_Declared[K, V]):
     @overload
     def map(
         self,
-        key: Text,
+        key: Text | Callable[[V], Any],
         value: Callable[[V], Made | None],
         *,
         key_serde: KeySerde | None = ...,
@@ -900,7 +942,7 @@ class KStream(_Declared[K, V]):
     @overload
     def map(
         self,
-        key: Text,
+        key: Text | Callable[[V], Any],
         value: Callable[[K, V], Mapping[str, Any] | None],
         *,
         key_serde: KeySerde | None = ...,
@@ -913,7 +955,7 @@ class KStream(_Declared[K, V]):
     @overload
     def map(
         self,
-        key: Text,
+        key: Text | Callable[[V], Any],
         value: Callable[[K, V], Made | None],
         *,
         key_serde: KeySerde | None = ...,
@@ -925,7 +967,7 @@ class KStream(_Declared[K, V]):
 
     def map(
         self,
-        key: Text,
+        key: Text | Callable[[V], Any],
         value: Mapping[str, Text] | Callable[[V], Any] | Callable[[K, V], Any] = NO_FIELDS,
         *,
         key_serde: KeySerde | None = None,
@@ -937,13 +979,15 @@ class KStream(_Declared[K, V]):
     ) -> KStream[Any, Any]:
         """Give each record a new key and a new value.
 
-        Example: ``stream.map("customer", {"total": "price * count"})``
+        Examples: ``stream.map("customer", {"total": "price * count"})``,
+        ``stream.map(lambda order: order.customer.lower(), {"total": "price * count"})``
 
         A grouping or a join that follows repartitions the stream. :meth:`map_values` keeps the key and repartitions
         nothing.
 
         Args:
-            key: A Spark SQL expression. Its text is the key. After a function it sees the fields of the new value.
+            key: A Spark SQL expression. Its text is the key. After a function it sees the fields of the new value. Or a
+                function of the record before; see :meth:`select_key`.
             value: The fields of the new value: name to Spark SQL expression. Or a function that returns the new value;
                 see :meth:`map_values`.
             key_serde: The serde that writes the key; see :meth:`select_key`.
@@ -953,21 +997,22 @@ class KStream(_Declared[K, V]):
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
             fields: Further fields of the new value, as ``total=F.price * F.count``.
         """
-        new_key = Key.declared(self._graph, "map", _word(key), key_serde)
+        made_by = key if isinstance(key, str | Expression) else self._function(key, "map", on_error, deterministic)
+        new_key = Key.declared(self._graph, "map", _word(made_by), key_serde)
         if callable(value):
             self._refuse_fields(fields, "map")
             function = self._function(value, "map", on_error, deterministic)
             made = self._made_by(function, schema, "map")
-            text = self._field_of(made, key, "map")
-            by_function = MapFunction(function, tuple((made or {}).items()), text, new_key.serde)
+            told = made_by if isinstance(made_by, PythonFunction) else self._field_of(made, made_by, "map")
+            by_function = MapFunction(function, tuple((made or {}).items()), told, new_key.serde)
             return self._then(
                 "KSTREAM-MAP-", name, by_function,
                 _fields=_names(made), _key=new_key, rekeyed=True, _record_class=returned_class(value),
             )  # fmt: skip
         self._refuse_schema(schema, "map")
-        text = self._field(key, "map")
+        told = made_by if isinstance(made_by, PythonFunction) else self._field(made_by, "map")
         columns = self._columns(self._named(value, fields, "map"), "map")
-        operation = Map(text, columns, new_key.serde)
+        operation = Map(told, columns, new_key.serde)
         return self._then("KSTREAM-MAP-", name, operation, _fields=_column_names(columns), _key=new_key, rekeyed=True)
 
     @overload
@@ -1634,32 +1679,62 @@ class KStream(_Declared[K, V]):
     # -- grouping
 
     @overload
-    def group_by(self, key: Text, *, key_serde: None = None, name: str | None = ...) -> KGroupedStream[str, V]: ...
+    def group_by(
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: None = None,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KGroupedStream[str, V]: ...
 
     @overload
     def group_by(
-        self, key: Text, *, key_serde: Primitive[NewKey], name: str | None = ...
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: Primitive[NewKey],
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
     ) -> KGroupedStream[NewKey, V]: ...
 
     @overload
-    def group_by(self, key: Text, *, key_serde: KeySerde | None, name: str | None = ...) -> KGroupedStream[Any, V]: ...
+    def group_by(
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: KeySerde | None,
+        on_error: OnError = ...,
+        deterministic: bool = ...,
+        name: str | None = ...,
+    ) -> KGroupedStream[Any, V]: ...
 
     def group_by(
-        self, key: Text, *, key_serde: KeySerde | Primitive[Any] | None = None, name: str | None = None
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: KeySerde | Primitive[Any] | None = None,
+        on_error: OnError = REJECT,
+        deterministic: bool = True,
+        name: str | None = None,
     ) -> KGroupedStream[Any, V]:
-        """Group the records by an expression. The key changes, so the records go through a repartition topic.
+        """Group the records by a new key. The key changes, so the records go through a repartition topic.
 
         Example: ``stream.group_by("country", name="by-country").count(store="orders-per-country")``
 
         Args:
-            key: A Spark SQL expression. Its text is the new key.
+            key: A Spark SQL expression. Its text is the new key. Or a function; see :meth:`KStream.select_key`.
             key_serde: The serde that writes the key instead (``Grouped.keySerde``), as ``Long()``. The expression has
                 its type; see :meth:`KStream.select_key`.
+            on_error: For a function; see :meth:`KStream.map_values`.
+            deterministic: For a function; see :meth:`KStream.map_values`.
             name: Names the repartition topic ``<application.id>-<name>-repartition`` (``Grouped.as``).
         """
-        key = self._field(key, "group_by")
-        new_key = Key.declared(self._graph, "group_by", _word(key), key_serde)
-        select = KeySelect(key, new_key.serde)
+        told = self._told(key, "group_by", on_error, deterministic)
+        new_key = Key.declared(self._graph, "group_by", _word(told), key_serde)
+        select = KeySelect(told, new_key.serde)
         rekeyed = self._then("KSTREAM-KEY-SELECT-", name, select, _key=new_key, rekeyed=True)
         return rekeyed._grouped(name)
 
@@ -1683,7 +1758,7 @@ class KStream(_Declared[K, V]):
         other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
         value: Mapping[str, Text] | Callable[..., Any] | None = None,
         *,
-        key: Text | None = None,
+        key: Text | Callable[..., Any] | None = None,
         within: JoinWindows | None = None,
         grace: Duration | None = None,
         store: str | None = None,
@@ -1713,6 +1788,7 @@ class KStream(_Declared[K, V]):
                 of both. Or a function of the values of both sides (``ValueJoiner``), or of the key and both
                 (``ValueJoinerWithKey``): ``lambda purchase, customer: …``. A side without a match is None.
             key: For a global table: an expression of the key that is looked up (``KeyValueMapper``), as ``"product"``.
+                Or a function of the record, or of its key and value; see :meth:`select_key`.
             within: For a stream: how far apart in time two records may be.
             grace: For a versioned table, a duration: a record waits until a record of its stream task is later by that,
                 so that it meets rows that come late (``Joined.withGracePeriod``). None joins it at once.
@@ -1739,7 +1815,7 @@ class KStream(_Declared[K, V]):
         other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
         value: Mapping[str, Text] | Callable[..., Any] | None = None,
         *,
-        key: Text | None = None,
+        key: Text | Callable[..., Any] | None = None,
         within: JoinWindows | None = None,
         grace: Duration | None = None,
         store: str | None = None,
@@ -1879,7 +1955,7 @@ class KStream(_Declared[K, V]):
         self,
         other: KTable[Any, Any] | GlobalKTable[Any, Any] | KStream[Any, Any],
         value: Mapping[str, Text] | None,
-        key: Text | None,
+        key: Text | Callable[..., Any] | None,
         within: JoinWindows | None,
         grace: Duration | None,
         store: str | None,
@@ -1909,7 +1985,7 @@ class KStream(_Declared[K, V]):
         self,
         table: GlobalKTable[Any, Any],
         value: Mapping[str, Text] | None,
-        key: Text | None,
+        key: Text | Callable[..., Any] | None,
         name: str | None,
         operation: str,
     ) -> KStream[K, Any]:
@@ -1923,7 +1999,7 @@ class KStream(_Declared[K, V]):
             )
         columns = self._joined(table, value, operation, "table")
         left = operation == "left_join"
-        looked_up = self._field(key or "record.key", f"{operation}, key")
+        looked_up = self._told(key or "record.key", f"{operation}, key")
         fields = None if self._fields is None or table._fields is None else tuple(column for column, _ in columns)
         return self._then(
             "KSTREAM-LEFTJOIN-",
@@ -2827,8 +2903,6 @@ class WindowedKStream(_Grouped[K, V]):
     def _by_functions(
         self, store: str, function: PythonFunction, fields: Columns, **others: PythonFunction | None
     ) -> AggregateWindowsFunction:
-        if isinstance(self._window, TimeWindows) and self._window.slides:
-            self._graph.fault(*_FUNCTIONS_IN_SLIDING_WINDOWS)
         if self._final:
             return FinalAggregateWindowsFunction(
                 store,
@@ -2947,10 +3021,8 @@ class CogroupedKStream(_Declared[K, Any], Generic[K]):
 
         Args:
             windows: As ``TimeWindows("1 minute")``, ``SlidingWindows("5 minutes")`` or
-                ``SessionWindows("5 minutes")``. Functions do not aggregate sliding windows.
+                ``SessionWindows("5 minutes")``.
         """
-        if isinstance(windows, SlidingWindows) and self._aggregators:
-            self._graph.fault(*_FUNCTIONS_IN_SLIDING_WINDOWS)
         return WindowedCogroupedKStream(replace(self, _window=_judged_windows(self._graph, windows)))
 
     def aggregate(
@@ -3168,7 +3240,14 @@ class KTable(_Declared[K, V]):
     _suppress: Callable[[], None] | None = None
     """Lets the aggregate pass the final results alone. None for a table that is no aggregate of windows."""
 
-    def filter(self, condition: Text, *, store: str | None = None, name: str | None = None) -> KTable[K, V]:
+    def filter(
+        self,
+        condition: Text | Callable[[V], bool | None],
+        *,
+        on_error: OnError = REJECT,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
         """Keep the values for which a condition is true. The keys of the others are deleted, with a null value.
 
         Example: ``counts.filter("count > 10").to_stream().to("often")``
@@ -3178,31 +3257,43 @@ class KTable(_Declared[K, V]):
 
         Args:
             condition: A Spark SQL condition. Of ``record`` it sees the key, and its window. A value for which the
-                condition is null is not kept.
+                condition is null is not kept. Or a function of the value, or of the key and the value; see
+                :meth:`KStream.filter`. It is not called with a null value. It must return the same for the same value.
+            on_error: For a function; see :meth:`KStream.map_values`. An update for which it fails is not passed.
             store: The name of a state store for the result (``Materialized.as``). Its changelog has the kept values.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
 
         Returns:
             A table with the same fields.
         """
-        return self._filtered(condition, store, name, "filter")
+        return self._filtered(self._told(condition, "filter", on_error), store, name, "filter")
 
-    def filter_not(self, condition: Text, *, store: str | None = None, name: str | None = None) -> KTable[K, V]:
+    def filter_not(
+        self,
+        condition: Text | Callable[[V], bool | None],
+        *,
+        on_error: OnError = REJECT,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
         """Keep the values for which a condition is not true: those that :meth:`filter` does not keep.
 
         Example: ``counts.filter_not("count > 10")``
 
         Args:
             condition: As for :meth:`filter`. A value for which it is null is kept.
+            on_error: As for :meth:`filter`.
             store: As for :meth:`filter`.
             name: As for :meth:`filter`.
         """
-        return self._filtered(condition, store, name, "filter_not")
+        return self._filtered(self._told(condition, "filter_not", on_error), store, name, "filter_not")
 
     def map_values(
         self,
-        value: Mapping[str, Text] = NO_FIELDS,
+        value: Mapping[str, Text] | Callable[[V], Any] = NO_FIELDS,
         *,
+        schema: str | None = None,
+        on_error: OnError = REJECT,
         store: str | None = None,
         name: str | None = None,
         **fields: Expression,
@@ -3213,7 +3304,10 @@ class KTable(_Declared[K, V]):
 
         Args:
             value: The fields of the new value: name to Spark SQL expression. Of ``record`` they see the key, and its
-                window.
+                window. Or a function of the value, or of the key and the value; see :meth:`KStream.map_values`. It is
+                not called with a null value. None deletes the key. It must return the same for the same value.
+            schema: For a function; see :meth:`KStream.map_values`.
+            on_error: For a function; see :meth:`KStream.map_values`. An update for which it fails is not passed.
             store: As for :meth:`filter`.
             name: As for :meth:`filter`.
             fields: Further fields of the new value, as ``often=F.count > 10``.
@@ -3221,24 +3315,31 @@ class KTable(_Declared[K, V]):
         Returns:
             A table with these fields.
         """
-        columns = self._columns(self._named(value, fields, "map_values"), "map_values")
         self._refuse_versioned("map_values")
+        if callable(value):
+            self._refuse_fields(fields, "map_values")
+            function = self._function(value, "map_values", on_error, deterministic=True)
+            made = tuple((self._made_by(function, schema, "map_values") or {}).items())
+            mapping = TableMapValuesFunction((), store, function=function, fields=made)
+            mapped = self._mapped(name, store, lambda: mapping)
+            return replace(mapped, _fields=_names(dict(made)), _record_class=returned_class(value))
+        self._refuse_schema(schema, "map_values")
+        columns = self._columns(self._named(value, fields, "map_values"), "map_values")
         for column, expression in columns:
             self._refuse_record(expression, f"map_values, {column}")
-        mapped = self._computed(
-            "KTABLE-MAPVALUES-",
-            name,
-            store,
-            "map_values",
-            lambda: TableMapValues(columns, store),
-            self._send_old_values if store is None else lambda force: True,
-        )
+        mapped = self._mapped(name, store, lambda: TableMapValues(columns, store))
         names = None if self._fields is None else _column_names(columns)
         return replace(mapped, _fields=names, _record_class=None)
 
-    def _filtered(self, condition: Text, store: str | None, name: str | None, operation: str) -> KTable[K, V]:
+    def _mapped(self, name: str | None, store: str | None, mapping: Callable[[], Operation]) -> KTable[K, Any]:
+        """``KTableImpl.doMapValues``."""
+        sends_old_values = self._send_old_values if store is None else lambda force: True
+        return self._computed("KTABLE-MAPVALUES-", name, store, "map_values", mapping, sends_old_values)
+
+    def _filtered(
+        self, condition: str | PythonFunction, store: str | None, name: str | None, operation: str
+    ) -> KTable[K, V]:
         """``KTableImpl.doFilter``."""
-        condition = self._field(condition, operation)
         self._refuse_record(condition, operation)
         known = [self._send_old_values(False)]
 
@@ -3251,6 +3352,8 @@ class KTable(_Declared[K, V]):
 
         def filtering() -> Operation:
             if self._final:  # a result has no old value, and no deletion comes of it
+                if isinstance(condition, PythonFunction):
+                    return FilterNotFunction(condition) if negated else FilterFunction(condition)
                 return FilterNot(condition) if negated else Filter(condition)
             return TableFilter(condition, negated, store, known[0])
 
@@ -3263,8 +3366,8 @@ class KTable(_Declared[K, V]):
                 f"Join streams with it, or give the table a store that is not versioned: store={self._store!r}",
             )
 
-    def _refuse_record(self, expression: str, operation: str) -> None:
-        if _OTHER_THAN_WINDOWED_KEY.search(_TEXT.sub("", expression)):
+    def _refuse_record(self, expression: str | PythonFunction, operation: str) -> None:
+        if isinstance(expression, str) and _OTHER_THAN_WINDOWED_KEY.search(_TEXT.sub("", expression)):
             self._graph.fault(
                 f"{operation}: an operation of a table sees record.key and record.window, and nothing else of record",
                 "Its result is a function of the value and the key; of a stream, to_stream(), it sees all of record",
@@ -3299,7 +3402,7 @@ class KTable(_Declared[K, V]):
         other: KTable[Any, Any],
         value: Mapping[str, Text] | None = None,
         *,
-        foreign_key: Text | None = None,
+        foreign_key: Text | Callable[[V], Any] | None = None,
         store: str | None = None,
         name: str | None = None,
         **fields: Expression,
@@ -3323,7 +3426,8 @@ class KTable(_Declared[K, V]):
             value: The fields of the result: name to Spark SQL expression, in which the fields of the other table are
                 ``table.<field>``. Of ``record`` it sees the key. Without it the result has the fields of both.
             foreign_key: A Spark SQL expression over the value of this table: the key of the other table. A value for
-                which it is null is not joined.
+                which it is null is not joined. Or a function of the value, or of the key and the value, that returns
+                this key; see :meth:`KStream.select_key`. It must return the same for the same value.
             store: The name of a state store for the result (``Materialized.as``). Its changelog has the joined values.
             name: The name of the last processor (``Named.as``), and the beginning of the names of the two before it.
                 Without it the library's numbering gives one.
@@ -3342,7 +3446,7 @@ class KTable(_Declared[K, V]):
         other: KTable[Any, Any],
         value: Mapping[str, Text] | None = None,
         *,
-        foreign_key: Text | None = None,
+        foreign_key: Text | Callable[[V], Any] | None = None,
         store: str | None = None,
         name: str | None = None,
         **fields: Expression,
@@ -3459,7 +3563,7 @@ class KTable(_Declared[K, V]):
         self,
         other: KTable[Any, Any],
         value: Mapping[str, Text] | None,
-        foreign_key: Text,
+        foreign_key: Text | Callable[[V], Any],
         store: str | None,
         name: str | None,
         operation: str,
@@ -3490,8 +3594,8 @@ class KTable(_Declared[K, V]):
         for table in (self, other):
             table._refuse_versioned(operation)
         columns = self._joined_values(other, value, operation)
-        foreign_key = self._field(foreign_key, f"{operation}, foreign_key")
-        if _OTHER_THAN_KEY.search(_TEXT.sub("", foreign_key)):
+        extracted = self._told(foreign_key, f"{operation}, foreign_key")
+        if isinstance(extracted, str) and _OTHER_THAN_KEY.search(_TEXT.sub("", extracted)):
             graph.fault(
                 f"{operation}: the foreign key sees record.key, and nothing else of record",
                 "Use only the value and the key: an earlier value must give the same foreign key again",
@@ -3503,7 +3607,7 @@ class KTable(_Declared[K, V]):
             (self._node, self._store, self._key.serde),
             (other._node, other._store, other._key.serde),
             Responses(*other._topic),
-            foreign_key,
+            extracted,
             columns,
             left=operation == "left_join",
             name=name,
@@ -3527,20 +3631,44 @@ class KTable(_Declared[K, V]):
         )  # fmt: skip
 
     @overload
-    def group_by(self, key: Text, *, key_serde: None = None, name: str | None = ...) -> KGroupedTable[str, V]: ...
+    def group_by(
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: None = None,
+        on_error: OnError = ...,
+        name: str | None = ...,
+    ) -> KGroupedTable[str, V]: ...
 
     @overload
     def group_by(
-        self, key: Text, *, key_serde: Primitive[NewKey], name: str | None = ...
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: Primitive[NewKey],
+        on_error: OnError = ...,
+        name: str | None = ...,
     ) -> KGroupedTable[NewKey, V]: ...
 
     @overload
-    def group_by(self, key: Text, *, key_serde: KeySerde | None, name: str | None = ...) -> KGroupedTable[Any, V]: ...
+    def group_by(
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: KeySerde | None,
+        on_error: OnError = ...,
+        name: str | None = ...,
+    ) -> KGroupedTable[Any, V]: ...
 
     def group_by(
-        self, key: Text, *, key_serde: KeySerde | Primitive[Any] | None = None, name: str | None = None
+        self,
+        key: Text | Callable[[V], Any],
+        *,
+        key_serde: KeySerde | Primitive[Any] | None = None,
+        on_error: OnError = REJECT,
+        name: str | None = None,
     ) -> KGroupedTable[Any, V]:
-        """Group the values that the table has now by an expression. An update takes the old value out of its group.
+        """Group the values that the table has now by a new key. An update takes the old value out of its group.
 
         Example: ``customers.group_by("city", name="by-city").count(store="customers-per-city")``
 
@@ -3548,17 +3676,19 @@ class KTable(_Declared[K, V]):
 
         Args:
             key: A Spark SQL expression. Its text is the new key. Of ``record`` it sees the key, and its window. A value
-                for which it is null is in no group.
+                for which it is null is in no group. Or a function of the value, or of the key and the value; see
+                :meth:`KStream.select_key`. It must return the same for the same value.
             key_serde: The serde that writes the key instead (``Grouped.keySerde``), as ``Long()``. The expression has
                 its type; see :meth:`KStream.select_key`.
+            on_error: For a function; see :meth:`KStream.map_values`. A value for which it fails is in no group.
             name: Names the processor, and the repartition topic ``<application.id>-<name>-repartition``
                 (``Grouped.as``).
         """
         graph = self._graph
-        key = self._field(key, "group_by")
-        self._refuse_record(key, "group_by")
+        told = self._told(key, "group_by", on_error)
+        self._refuse_record(told, "group_by")
         self._refuse_versioned("group_by")
-        new_key = Key.declared(graph, "group_by", _word(key), key_serde)
+        new_key = Key.declared(graph, "group_by", _word(told), key_serde)
         if self._final:
             graph.fault(
                 "group_by: the table has the final results of windows",
@@ -3569,7 +3699,7 @@ class KTable(_Declared[K, V]):
                 "group_by: the table is the result of a join of tables without a state store",
                 "Give the join a store: store='…'",
             )
-        select = TableKeySelect(key, new_key.serde)
+        select = TableKeySelect(told, new_key.serde)
         node = graph.processor(graph.name(name, "KTABLE-SELECT-"), select, self._node)
         self._send_old_values(True)
         return KGroupedTable(
@@ -3987,8 +4117,10 @@ def class_of(value: Serde) -> type | None:
     return value.record_class.cls if isinstance(value, Json) and value.record_class is not None else None
 
 
-def _word(expression: Text) -> str | None:
+def _word(expression: Text | PythonFunction) -> str | None:
     """The name of what the key is, if the expression is the bare name of a field."""
+    if isinstance(expression, PythonFunction):
+        return None
     text = plain(expression)
     return text if text.isidentifier() else None
 

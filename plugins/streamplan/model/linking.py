@@ -153,7 +153,7 @@ def re_keying(subtopology: Subtopology) -> tuple[Source, str] | None:
             (_,),
         ):
             is_text = source.key_serde.key_type == selected.key_serde.key_type == STRING_KEYS
-            if is_text and source.value is not None and is_key_field(source.value, key):
+            if is_text and source.value is not None and isinstance(key, str) and is_key_field(source.value, key):
                 return source, key
     return None
 
@@ -205,8 +205,8 @@ def passing(subtopology: Subtopology) -> tuple[Source, str] | None:
                 return source, ""
             match processors:
                 case (Processor(operation=KeySelect(key=key, key_serde=serde)) as node,) if before == (node.name,):
-                    is_text = serde.key_type == STRING_KEYS and is_key_field(source.value, key)
-                    return (source, key) if is_text else None
+                    is_text = serde.key_type == STRING_KEYS and isinstance(key, str)
+                    return (source, str(key)) if is_text and is_key_field(source.value, str(key)) else None
     return None
 
 

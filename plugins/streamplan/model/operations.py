@@ -27,9 +27,9 @@ _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 
 @dataclass(frozen=True)
 class KeySelect:
-    """Sets the key to the value of an expression, as its serde writes it: by default to its text."""
+    """Sets the key to the value of an expression, or of a function, as its serde writes it: by default to its text."""
 
-    key: str
+    key: str | PythonFunction
     key_serde: KeySerde = STRING
 
 
@@ -58,7 +58,7 @@ class MapValues:
 class Map:
     """A new key and a new value for each record."""
 
-    key: str
+    key: str | PythonFunction
     value: Columns
     key_serde: KeySerde = STRING
 
@@ -128,11 +128,14 @@ class JoinFunction(MapValuesFunction):
 
 @dataclass(frozen=True)
 class MapFunction:
-    """A new key and a new value for each record: what a function returns. The expression ``key`` sees its fields."""
+    """A new key and a new value for each record: what a function returns.
+
+    The expression ``key`` sees its fields, and a function of the key sees the record before.
+    """
 
     function: PythonFunction
     fields: Columns
-    key: str
+    key: str | PythonFunction
     key_serde: KeySerde = STRING
 
 
@@ -664,7 +667,7 @@ class GlobalJoin:
         topic: The topic of the table.
         row: Reads the values of the table.
         key_serde: Writes the key: that of the table's keys.
-        key: An expression of the key.
+        key: An expression, or a Python function, of the key.
         value: The joined value. It is a function of the record and of the row.
         left: Whether a record without a match passes, too.
     """
@@ -672,7 +675,7 @@ class GlobalJoin:
     topic: str
     row: Serde
     key_serde: KeySerde
-    key: str
+    key: str | PythonFunction
     value: Columns
     left: bool
 
@@ -767,13 +770,13 @@ class SubscriptionSend:
 
     Attributes:
         store: The state store of this table.
-        foreign_key: An expression over the value; null where there is no foreign key.
+        foreign_key: An expression over the value, or a Python function; null where there is no foreign key.
         key_serde: Writes the foreign key: that of the other table's keys.
         left: Whether the join is a left join.
     """
 
     store: str
-    foreign_key: str
+    foreign_key: str | PythonFunction
     key_serde: KeySerde
     left: bool
 
@@ -790,7 +793,7 @@ class SubscriptionReceive:
     """
 
     store: str
-    foreign_key: str
+    foreign_key: str | PythonFunction
     primary_keys: KeySerde
     left: bool
 
@@ -856,14 +859,14 @@ class TableFilter:
     """Passes the updates of a table; a value for which the condition is not true becomes null (``KTableFilter``).
 
     Attributes:
-        condition: A function of the value and the key.
+        condition: An expression, or a Python function, of the value and the key.
         negated: Whether the values stay for which it is not true.
         store: The state store of the result; None for a result without one.
         old_values: Whether the table before it sends old values (``enableSendingOldValues``). Then the deletion of a
             key is left out whose old value was not kept either.
     """
 
-    condition: str
+    condition: str | PythonFunction
     negated: bool
     store: str | None
     old_values: bool
@@ -882,16 +885,24 @@ class TableMapValues:
     store: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableMapValuesFunction(TableMapValues):
+    """The same with what a Python function returns. ``fields`` has the name and the type of each field."""
+
+    function: PythonFunction
+    fields: Columns
+
+
 @dataclass(frozen=True)
 class TableKeySelect:
     """Passes what a table had of a key and what it has now, each to its new key (``KTableRepartitionMap``).
 
     Attributes:
-        key: The new key. It is a function of the value and the key.
+        key: The new key. It is an expression, or a Python function, of the value and the key.
         key_serde: Writes it.
     """
 
-    key: str
+    key: str | PythonFunction
     key_serde: KeySerde = STRING
 
 
@@ -1085,8 +1096,17 @@ def function_of(operation: Operation) -> PythonFunction | None:
             return operation.function
         case FlatMapFunction() | FlatMapValuesFunction() | Process() | ProcessWithStores() | ProcessWithoutStores():
             return operation.function
-        case AggregateWindowsFunction():
+        case AggregateWindowsFunction() | TableMapValuesFunction():
             return operation.function
+        case (
+            KeySelect(key=PythonFunction() as function)
+            | Map(key=PythonFunction() as function)
+            | TableKeySelect(key=PythonFunction() as function)
+            | GlobalJoin(key=PythonFunction() as function)
+            | TableFilter(condition=PythonFunction() as function)
+            | SubscriptionSend(foreign_key=PythonFunction() as function)
+        ):
+            return function
     return None
 
 

@@ -733,7 +733,9 @@ class ProcessorContext(ABC):
                 most.
             punctuation: The time that it goes by: ``STREAM_TIME``, that of the records, or ``WALL_CLOCK_TIME``.
             punctuator: The function. It is given the time, and may forward records and change stores. Outside of
-                ``init`` it is a method of the processor, which the next micro-batch finds by its name.
+                ``init`` it is a method of the processor, which the next micro-batch finds by its name. Or it is a
+                ``functools.partial`` of one with texts, numbers, booleans and None:
+                ``partial(self.remind, record.key)``. Then these come before the time.
 
         Returns:
             What cancels it.

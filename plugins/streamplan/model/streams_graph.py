@@ -348,7 +348,7 @@ class StreamsGraph:
         this: tuple[GraphNode, str, KeySerde],
         other: tuple[GraphNode, str, KeySerde],
         responses: Serde,
-        foreign_key: str,
+        foreign_key: str | PythonFunction,
         value: Columns,
         *,
         left: bool,
@@ -362,7 +362,7 @@ class StreamsGraph:
             this: The last node of this table, its store and the serde of its keys.
             other: The same of the other table.
             responses: Reads the values of the response topic.
-            foreign_key: The expression that gives the key of the other table.
+            foreign_key: The expression, or the function, that gives the key of the other table.
             value: The joined value.
             left: Whether the join is a left join.
             name: The beginning of the names; without it the library's numbering gives names.

@@ -1157,6 +1157,34 @@ def test_groups_of_a_table_and_filters_of_aggregates_go_on_from_what_there_was(t
     assert tried.dead_letters() == []
 
 
+@restored
+def test_functions_of_tables_and_of_keys_go_on_from_what_there_was(tried: Tried) -> None:
+    """The values before are read from the stores, and the functions are called again. The recount calls them, too."""
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string, size bigint"), store="shops")
+    large = shops.filter(lambda shop: shop.size > 0)
+    doubled = large.map_values(
+        lambda key, shop: {"city": shop.city, "size": 2 * shop.size}, schema="city string, size bigint"
+    )
+    doubled.group_by(lambda shop: shop.city, name="by-city").count(store="shops-per-city")
+    sales = topology.stream(named("sales"), value=SALE)
+    sales.group_by(lambda each: each.shop.upper(), name="by-shop").aggregate({"total": "sum(amount)"}, store="totals")
+    sales.select_key(lambda key, each: each.amount, key_serde=Long()).to(named("out"))
+    tried.create_topics()
+    tried.produce("shops", [("a", {"city": "Lyon", "size": 1}, 1), ("b", {"city": "Lyon", "size": 2}, 2)])
+    tried.produce("sales", [("x", sale("x", 2), 1), ("y", sale("y", 2), 2)])
+    tried.drain()
+    tried.produce("shops", [("a", {"city": "Paris", "size": 3}, 5), ("b", {"city": "Nice"}, 6), ("c", None, 7)])
+    tried.produce("sales", [("x", sale("x", 5), 3), ("z", {"amount": 7}, 4)])
+    tried.drain()
+    counted = {m.key(): m.value() for m in tried.read(topology.changelog_topic("shops-per-city"))}
+    assert counted == {b"Lyon": big_endian(1), b"Paris": big_endian(1)}
+    assert tried.store("totals") == {"X": {"total": 7}, "Y": {"total": 2}}
+    assert sorted(m.key() for m in tried.read(named("out"))) == [big_endian(n) for n in (2, 2, 5, 7)]
+    assert len(tried.dead_letters()) == 2  # no size, and no shop
+    assert_recounted(tried)
+
+
 @pytest.mark.soak
 def test_a_filter_of_windows_goes_on_from_what_there_was(tried: Tried) -> None:
     """Of time windows and of sessions, restored from their stores, which have no other changelog beside them."""

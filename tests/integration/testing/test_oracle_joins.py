@@ -239,6 +239,9 @@ FOREIGN_MERGES = [
 ]
 """Streams of other topics that meet the tables of a join by a foreign key, and its result."""
 
+JOINED_BY_FUNCTION = "table t; table u; @0 python_foreign_left_stored 1; to_stream; to joined"
+"""A function gives the foreign key."""
+
 _BETWEEN = "-KTABLE-FK-JOIN-SUBSCRIPTION-"
 
 
@@ -351,7 +354,7 @@ def test_a_join_by_a_foreign_key_sends_and_stores_the_bytes_of_the_library(jvm: 
 
 @pytest.mark.parametrize(
     ("text", "seed", "count"),
-    [(JOINED_BY_FOREIGN_KEY[2], 1, 4)]
+    [(JOINED_BY_FOREIGN_KEY[2], 1, 4), (JOINED_BY_FUNCTION, 1, 12)]
     + [pytest.param(text, seed, 60, marks=pytest.mark.soak) for text in JOINED_BY_FOREIGN_KEY for seed in range(5)]
     + [pytest.param(text, seed, 20, marks=pytest.mark.soak) for text in FOREIGN_CHAINS for seed in range(2)]
     + [pytest.param(text, seed, 40, marks=pytest.mark.soak) for text in FOREIGN_ROWS for seed in range(3)]

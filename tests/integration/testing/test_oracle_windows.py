@@ -65,10 +65,12 @@ IN_SESSIONS = "stream a; group_by_key; %s; %s; to_stream; to_sessions totals; @4
     ("text", "seed"),
     [
         (IN_WINDOWS % ("short_hops", "python_reduce"), 1),
+        (IN_WINDOWS % ("sliding_windows", "python_aggregate"), 1),
         (IN_SESSIONS % ("short_sessions", "python_aggregate"), 1),
         *(pytest.param(text % (window, word), seed, marks=pytest.mark.soak)
           for seed in range(2, 20) for word in ("python_reduce", "python_aggregate")
           for text, window in ((IN_WINDOWS, "short_windows"), (IN_WINDOWS, "short_hops"),
+                               (IN_WINDOWS, "sliding_windows"),
                                (IN_SESSIONS, "short_sessions"), (IN_SESSIONS, "sessions"))),
     ],
 )  # fmt: skip
@@ -80,7 +82,8 @@ def test_functions_aggregate_windows_as_those_of_the_library_do(
     Of a window that there is not, the library deletes nothing in its cache, and without it writes the deletion.
     """
     steps = program(text)
-    assert compare(spark, jvm, steps, late_records(seed, steps, 20 if seed == 1 else 60), deletes=False) > 5
+    records, restored_at = late_records(seed, steps, 20 if seed == 1 else 60), (9,) if "sliding" in text else ()
+    assert compare(spark, jvm, steps, records, deletes=False, restored_at=restored_at) > 5
 
 
 @pytest.mark.soak
@@ -91,6 +94,7 @@ def test_functions_aggregate_windows_as_those_of_the_library_do(
     [
         ("stream a; group_by_key; %s; on_close; %s; to_stream; windows; to w", "short_hops"),
         ("stream a; group_by_key; %s; on_close; %s; to_stream; windows; to w", "strict_windows"),
+        ("stream a; group_by_key; %s; on_close; %s; to_stream; windows; to w", "sliding_windows"),
         ("stream a; group_by_key; %s; on_close; %s; to_stream; session_values; to w", "brief_sessions"),
     ],
 )
@@ -99,6 +103,9 @@ def test_final_results_of_functions_are_those_of_the_library(
 ) -> None:
     steps = program(text % (window, word))
     records = within_a_segment(seed) if window in SESSIONS else late_records(seed, steps, 40)
+    if window == "sliding_windows":
+        in_time = sliding_records(seed, BEGIN)[:40]
+        records = [each._replace(value=b'{"n": %d}' % (number % 8)) for number, each in enumerate(in_time)]
     assert compare(spark, jvm, steps, records, "w", deletes=False) > 5
 
 
@@ -499,10 +506,13 @@ def test_the_updates_of_a_micro_batch_have_the_order_of_the_library(
 COGROUPED_SESSIONS = (COGROUPED % " sessions;").replace("to totals", "to_sessions totals")
 
 
-def test_sliding_windows_of_two_streams_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
+@pytest.mark.parametrize("word", ["", "python_"])
+def test_sliding_windows_of_two_streams_are_those_of_the_library(spark: SparkSession, jvm: Any, word: str) -> None:
     """In the order of time: the library takes a record for late by those of its own stream alone."""
-    steps = program("stream a; group_by_key; stream b; map; group_by; @1 cogroup 4; sliding_windows; cogrouped")
-    assert compare(spark, jvm, steps, sorted(random_records(3, steps, 12), key=attrgetter("at"))) > 0
+    cogrouped = f"@1 {word}cogroup 4; sliding_windows; {word}cogrouped"
+    steps = program(f"stream a; group_by_key; stream b; map; group_by; {cogrouped}")
+    records = sorted(random_records(3, steps, 12), key=attrgetter("at"))
+    assert compare(spark, jvm, steps, records, deletes=not word) > 0
 
 
 def test_sessions_of_two_streams_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:

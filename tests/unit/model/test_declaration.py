@@ -461,14 +461,6 @@ def test_another_table_of_windows_than_their_aggregate_cannot_be_suppressed(
     assert only(topology).message == "suppress: of another table than an aggregate of windows of one stream"
 
 
-def test_functions_of_several_streams_do_not_aggregate_sliding_windows(
-    topology: Topology, grouped: KGroupedStream
-) -> None:
-    cogrouped = grouped.cogroup(lambda key, value, total: total)
-    cogrouped.windowed_by(SlidingWindows("5 minutes")).aggregate(dict, schema="total double")
-    assert only(topology).message == "windowed_by: Python functions do not aggregate sliding windows"
-
-
 def test_a_table_of_final_results_is_not_suppressed_again(topology: Topology, grouped: KGroupedStream) -> None:
     windowed = grouped.windowed_by(TimeWindows("1 minute"))
     windowed.emit_strategy(OnWindowClose()).count().suppress(UntilWindowCloses())

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -206,12 +207,39 @@ class Anything(Context):
         (lambda own: print, "print"),
         (lambda own: Anything().tell, "tell"),
         (lambda own: 5, "int"),
+        (lambda own: partial(print, "x"), "print"),
+        (lambda own: partial(own.tell, name="x"), "partial"),
     ],
 )
 def test_outside_of_init_a_punctuator_is_a_method_of_the_processor(what: Any, name: str) -> None:
     ((reason, _),) = run(task_of(type("Anything", (Anything,), {"what": what})), (500, "schedule"))
     assert f"outside of init the punctuator is a method of the class, as self.punctuate, and not {name}" in reason
     assert "Keep in a store what it has to know" in reason
+
+
+class OfKeys(Context):
+    """Schedules for what a record says, until it was called twice."""
+
+    def process(self, record: Record) -> None:
+        if record.value.s != "nothing":
+            self.context.schedule("2 seconds", STREAM_TIME, partial(self.remind, record.value.s, 1, None))
+
+    def remind(self, word: str, number: int, nothing: None, now: datetime) -> None:
+        self.tell(f"{word} {number} {nothing} {now.timestamp():g}")
+
+
+@pytest.mark.parametrize("batch", [1, 2, 9])
+def test_a_partial_of_a_method_goes_on_with_its_arguments(batch: int) -> None:
+    records = [(500, "é"), (1_000, "b"), (1_500, "nothing"), (4_500, "nothing")]
+    assert run(task_of(OfKeys), *records, batch=batch) == [
+        ("é 1 None 0.5", 500), ("b 1 None 1", 1_000), ("é 1 None 4.5", 4_500), ("b 1 None 4.5", 4_500)
+    ]  # fmt: skip
+
+
+def test_a_partial_with_an_argument_that_the_state_cannot_have_is_refused() -> None:
+    what = lambda own: partial(own.tell, own)  # noqa: E731
+    ((reason, _),) = run(task_of(type("Anything", (Anything,), {"what": what})), (500, "schedule"))
+    assert "schedule: tell is to be called with Anything, and the next micro-batch is told texts, numbers" in reason
 
 
 def test_a_changed_class_goes_on_without_the_methods_that_it_has_no_more() -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from streamplan.model.functions import STOP, PythonFunction
-from streamplan.model.windows import SessionWindows, TimeWindows
+from streamplan.model.windows import SessionWindows, SlidingWindows, TimeWindows
 from streamplan.spark.planning.function_fold import Functions
 
 from tests.support.function_window_task import FunctionWindowTask, Given, Windowed, in_micro_batches
@@ -214,14 +214,15 @@ def test_a_task_that_is_restored_passes_each_final_result_once(of: str, kind: st
     assert [(window, value) for window, value, _ in task.passed] == expected.final()
 
 
-def test_a_record_that_fails_in_one_of_its_windows_changes_none_of_them() -> None:
+@pytest.mark.parametrize("windows", [WINDOWS["hopping"], SlidingWindows("1 minute", grace="20 seconds")])
+def test_a_record_that_fails_in_one_of_its_windows_changes_none_of_them(windows: TimeWindows) -> None:
     def fourth_fails(key: str, value: Any, aggregate: Any) -> Any:
         if aggregate.total == 3:
             raise ValueError("enough")
         return {"total": aggregate.total + 1}
 
     functions = Functions(function(fourth_fails), function(none_yet), None, FIELDS)
-    task = FunctionWindowTask(WINDOWS["hopping"], functions)
+    task = FunctionWindowTask(windows, functions)
     task.process([Given("a", BEGIN, 1), Given("a", BEGIN + 1, 1), Given("a", BEGIN + 2, 1)])
     before = dict(task.changelog)
     task.process([Given("a", BEGIN + 20_000, 1)])
@@ -229,6 +230,27 @@ def test_a_record_that_fails_in_one_of_its_windows_changes_none_of_them() -> Non
     reason = f"{fourth_fails.__qualname__} raised ValueError in line {line}: enough"
     assert task.rejected == [(Given("a", BEGIN + 20_000, 1), reason)]
     assert task.changelog == before
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", ["aggregate", "reduce"])
+def test_a_task_of_sliding_windows_that_is_restored_passes_what_one_without_a_restart_passes(
+    kind: str, seed: int
+) -> None:
+    windows, functions, chosen = (
+        SlidingWindows("20 seconds", grace="20 seconds"),
+        functions_of(kind, of_sessions=False),
+        random.Random(seed),
+    )
+    restored, other = (FunctionWindowTask(windows, functions, final=True) for _ in range(2))
+    for batch in in_micro_batches(random_records(seed, 150), iter(lambda: chosen.randint(1, 20), 0)):
+        restored.process(batch)
+        restored.restore()
+        other.process(batch)
+    assert restored.passed == other.passed
+    assert restored.changelog == other.changelog
+    assert len({window for window, _, _ in restored.passed}) == len(restored.passed) > 20
+    assert None in [value for value, _ in restored.changelog.values()]
 
 
 def test_a_record_that_fails_does_not_move_the_time_on() -> None:

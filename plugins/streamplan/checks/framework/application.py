@@ -286,7 +286,7 @@ def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
             (KeySelect(key=key, key_serde=String()), NullKeyFilter()),
             (Count(store=store, window=None),),
         ):
-            if serde is None or not is_key_field(serde, key):
+            if serde is None or not isinstance(key, str) or not is_key_field(serde, key):
                 return ()
             name = key
         case _:

@@ -33,6 +33,7 @@ from streamplan.spark.planning.aggregation import refusing_unreadable
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
 from streamplan.spark.planning.foreign_key_state import OTHER, RESULT, THIS, Made, ResponderState, SubscriberState
 from streamplan.spark.planning.keys import new_key, write_key
+from streamplan.spark.planning.record_parts import TOLD, TOLD_PART, with_key_of, without_told
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 
 _THIS_FIELDS, _OTHER_FIELDS = "f0", "f1"
@@ -183,12 +184,15 @@ def foreign_keys(frame: RecordFrame, operation: SubscriptionSend) -> tuple[Recor
 
     Args:
         frame: The records of this table.
-        operation: Has the expression.
+        operation: Has the expression, or the function. What the function tells stays in the records.
 
     Raises:
         Refused: The expression has values that the serde of the other table's keys cannot write.
     """
-    key, fault = new_key(operation.key_serde, frame.data, operation.foreign_key)
+    expression = operation.foreign_key
+    if not isinstance(expression, str):
+        frame, expression = with_key_of(frame, expression, operation.key_serde, of_table=True), TOLD
+    key, fault = new_key(operation.key_serde, frame.data, expression)
     is_value = F.col("record.reason").isNull() & F.col("record.value").isNotNull()
     if fault is not None:
         reason = F.coalesce(F.col("record.reason"), F.when(is_value, fault))
@@ -208,6 +212,7 @@ def judged(frame: RecordFrame, table: Processor, subtopology: Subtopology) -> Re
         if table.name in subtopology.predecessors[node.name]:
             assert isinstance(node.operation, SubscriptionSend)
             frame, _ = foreign_keys(frame, node.operation)
+            frame = frame if isinstance(node.operation.foreign_key, str) else without_told(frame)
     return frame
 
 
@@ -230,7 +235,11 @@ def _with_state(
         return rows.groupBy("partition", "key").transformWithState(responder, schema, "Update", "none")
     assert join is not None
     assert isinstance(join.operation, ResponseJoin)
-    of_tables = [_rows(THIS, each, foreign_keys(each, subscriber)[1].alias("refers")) for each in tables]
+    of_tables = []
+    for each in tables:
+        frame, key = foreign_keys(each, subscriber)
+        frame = each if isinstance(subscriber.foreign_key, str) else frame
+        of_tables.append(_rows(THIS, frame, key.alias("refers")))
     rows = _together([*of_tables, _rows(OTHER, sent, number=1)])
     if results is not None:
         rows = rows.unionByName(_stored_results(results), allowMissingColumns=True)
@@ -266,7 +275,7 @@ def _rows(source: int, frame: RecordFrame, *more: Column, number: int = 0) -> Da
         F.unix_millis("record.timestamp").alias("at"),
         F.col("record.reason").isNotNull().alias("rejected"),
         F.col("record.value").isNull().alias("deleted"),
-        F.col("record").dropFields("timestamp").alias("record"),  # ``at`` has it in ms
+        F.col("record").dropFields("timestamp", TOLD_PART).alias("record"),  # ``at`` has the timestamp in ms
     ]
     if source == THIS or number:
         columns.append(fields.alias(f"f{number}"))

@@ -234,6 +234,10 @@ class _RecordFold:
         newest = (max(each) for each in zip(times, *(total[1:] for total in totals), strict=True))
         return self.fold.restored((made.data, *newest))
 
+    def is_deleted(self, parts: tuple[Any, ...]) -> bool:
+        """See :meth:`Fold.is_deleted`."""
+        return self.fold.is_deleted(parts)
+
 
 def fields_of_reducer(records: RecordFrame) -> Columns:
     """Return the fields of what a reducer makes: those of the records.

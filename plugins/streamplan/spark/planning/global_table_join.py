@@ -17,6 +17,7 @@ from streamplan.spark.noted_records import noted
 from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.keys import new_key, write_key
 from streamplan.spark.planning.python_functions import same_columns, with_parts
+from streamplan.spark.planning.record_parts import TOLD, with_key_of, without_told
 from streamplan.spark.planning.records import RecordFrame
 
 _KEY = "_key"
@@ -36,7 +37,10 @@ def join_with_global_table(frame: RecordFrame, join: GlobalJoin, read: ReadTable
         Refused: The key has values that the serde of the table's keys cannot write.
     """
     frame = frame.with_value()
-    column, fault = new_key(join.key_serde, frame.data, join.key)
+    expression = join.key
+    if not isinstance(expression, str):
+        frame, expression = with_key_of(frame, expression, join.key_serde), TOLD
+    column, fault = new_key(join.key_serde, frame.data, expression)
     if fault is not None:
         reason = F.coalesce(F.col("record.reason"), _unless_rejected(frame, fault))
         frame = replace(frame.with_record(F.col("record").withField("reason", reason)), no_rejects=False)
@@ -50,6 +54,7 @@ def join_with_global_table(frame: RecordFrame, join: GlobalJoin, read: ReadTable
         looked_up = _look_up(join, read)
         data = map_in_arrow(frame.data.withColumn(_KEY, key), looked_up, f"{same_columns(frame)}, table {row_type}")
     joined = replace(frame, data=data, no_rejects=False)
+    joined = joined if isinstance(join.key, str) else without_told(joined)
     return (joined if join.left else joined.where("table is not null")).select(join.value)
 
 

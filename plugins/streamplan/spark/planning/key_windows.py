@@ -163,7 +163,8 @@ class KeyTimeWindows(KeyWindows):
 class KeySlidingWindows(KeyWindows):
     """The sliding windows of one key (``KStreamSlidingWindowAggregate``).
 
-    The last part of what each has aggregated is the time of its newest record.
+    The last part of what each has aggregated is the time of its newest record. For other windows, one that a function
+    has deleted is not there, even if its time is kept.
     """
 
     def add(self, at: int, parts: Any, size: int, closed_before: int, fold: Fold) -> None:
@@ -179,22 +180,30 @@ class KeySlidingWindows(KeyWindows):
         if at + size < closed_before:
             return
         record = _SlidingRecord(at, parts, size, closed_before, fold)
-        if at < size:
-            self._add_early(record)
-            return
+        made = [*(self._made_early(record) if at < size else self._made(record))]
+        for start, total in made:  # none of them where the fold of one has failed
+            place = bisect_left(self.windows, start, key=itemgetter(0))
+            is_known = place < len(self.windows) and self.windows[place][0] == start
+            self.windows[place : place + is_known] = [] if total is None else [(start, start + size, total)]
+            self.changed = True
+            self._note(start, start + size, at if total is None else total[-1])
+
+    def _made(self, record: _SlidingRecord) -> Iterator[tuple[int, Any]]:
+        """Yield the starts of the windows that a record changes, with what is aggregated of them then."""
+        at, size = record.at, record.size
         left = right = previous = None
         ends_here = begins_behind = False
         starts = set()
-        for start, end, aggregated in reversed(self._from(max(0, at - 2 * size), at + 1)):
+        for start, end, aggregated in reversed(self._from(max(0, at - 2 * size), at + 1, record.fold)):
             starts.add(start)
             if start == at + 1:
                 begins_behind = True
             elif end > at:
                 right = aggregated if right is None else right
-                self._update(start, aggregated, record)
+                yield from self._updated(start, aggregated, record)
             elif end == at:
                 ends_here = True
-                self._update(start, aggregated, record)
+                yield from self._updated(start, aggregated, record)
                 if aggregated[-1] == at:
                     return
                 previous = aggregated[-1]
@@ -202,55 +211,63 @@ class KeySlidingWindows(KeyWindows):
                 left, previous = aggregated, aggregated[-1]
                 break
         if previous is not None and previous + 1 not in starts and previous + 1 + size >= at:
-            self._update(previous + 1, None, record)
+            yield from self._updated(previous + 1, None, record)
         if not ends_here:
             is_near = previous is not None and at - size <= previous
-            self._update(at - size, left if is_near else None, record)
+            yield from self._updated(at - size, left if is_near else None, record)
         if not begins_behind and right is not None and right[-1] > at:
-            self._set(at + 1, right, record)
+            yield at + 1, right
 
-    def _add_early(self, record: _SlidingRecord) -> None:
-        """Add a record whose window would begin before the epoch: the window from 0 on takes its place."""
+    def _made_early(self, record: _SlidingRecord) -> Iterator[tuple[int, Any]]:
+        """The same of a record whose window would begin before the epoch: the one from 0 on takes its place."""
         at, combined, right, previous = record.at, None, None, None
         begins_behind, starts = False, set()
-        for start, _, aggregated in self._from(0, at + 1):
+        for start, _, aggregated in self._from(0, at + 1, record.fold):
             starts.add(start)
             if start == 0:
                 combined = aggregated
                 previous = aggregated[-1] if aggregated[-1] < at else None
             elif start <= at:
                 right = aggregated
-                self._update(start, aggregated, record)
+                yield from self._updated(start, aggregated, record)
             else:
                 begins_behind = True
         if right is None and combined is not None and combined[-1] > at:
             right = combined
         if not begins_behind and right is not None and right[-1] > at:
-            self._set(at + 1, right, record)
+            yield at + 1, right
         if previous is not None and previous + 1 not in starts:
-            self._update(previous + 1, None, record)
-        self._update(0, combined, record)
+            yield from self._updated(previous + 1, None, record)
+        yield from self._updated(0, combined, record)
 
     def keep(self, windows: Iterable[tuple[int, int, Any]]) -> None:
         """Put windows back that were taken. They end before the others."""
         self.windows[:0] = windows
 
-    def _from(self, first: int, last: int) -> list[tuple[int, int, Any]]:
+    def _from(self, first: int, last: int, fold: Fold) -> list[tuple[int, int, Any]]:
         """The windows that begin between two times, by their starts."""
         begin = bisect_left(self.windows, first, key=itemgetter(0))
-        return self.windows[begin : bisect_right(self.windows, last, key=itemgetter(0))]
+        found = self.windows[begin : bisect_right(self.windows, last, key=itemgetter(0))]
+        return [window for window in found if not fold.is_deleted(window[2])]
 
-    def _update(self, start: int, aggregated: Any, record: _SlidingRecord) -> None:
+    def _updated(self, start: int, aggregated: Any, record: _SlidingRecord) -> Iterator[tuple[int, Any]]:
         """Add a record to what a window has aggregated, which may be nothing."""
         if start + record.size >= record.closed_before:
-            self._set(start, record.fold.added([] if aggregated is None else [aggregated], record.parts), record)
+            known = [aggregated] if aggregated is not None else self._deleted(start, record)
+            yield start, record.fold.added(known, record.parts)
 
-    def _set(self, start: int, parts: Any, record: _SlidingRecord) -> None:
+    def _deleted(self, start: int, record: _SlidingRecord) -> list[Any]:
+        """What is kept of a window that was deleted, if it has the time of the record at which it ends.
+
+        Such a record may be the newest one of the stream task, of which a restored state must know.
+        """
         place = bisect_left(self.windows, start, key=itemgetter(0))
-        is_there = place < len(self.windows) and self.windows[place][0] == start
-        self.windows[place : place + is_there] = [(start, start + record.size, parts)]
-        self.changed = True
-        self._note(start, start + record.size, parts[-1])
+        kept = [window[2] for window in self.windows[place : place + 1] if window[0] == start]
+        return [
+            parts
+            for parts in kept
+            if record.fold.is_deleted(parts) and (start == 0 or parts[-1] == start + record.size)
+        ]
 
 
 class _SlidingRecord(NamedTuple):

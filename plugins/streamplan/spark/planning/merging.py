@@ -31,6 +31,9 @@ class Fold(Protocol):
             parts: What the record gives.
         """
 
+    def is_deleted(self, parts: tuple[Any, ...]) -> bool:
+        """Return whether a window was deleted, of which only the time is kept."""
+
 
 @dataclass(frozen=True)
 class Merging:

@@ -28,6 +28,7 @@ from streamplan.spark.planning.aggregation import (
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
 from streamplan.spark.planning.keys import new_key, read_key, write_key
 from streamplan.spark.planning.old_values_state import OldValuesState, OldWindowsState
+from streamplan.spark.planning.record_parts import table_key, without_told
 from streamplan.spark.planning.records import RecordFrame, read_stored
 from streamplan.spark.planning.window_bounds import window_end
 
@@ -39,13 +40,14 @@ def selected(frame: RecordFrame, operation: TableKeySelect) -> RecordFrame:
         frame: The updates.
         operation: Selects the key. A value whose key its serde rejects is rejected, and in no group.
     """
-    frame = frame.with_fields
-    key, fault = new_key(operation.key_serde, frame.data, operation.key)
+    frame, expression = table_key(frame.with_fields, operation)
+    key, fault = new_key(operation.key_serde, frame.data, expression)
     record = F.col("record").withField("to", F.when(frame.has_value, write_key(operation.key_serde, key)))
-    if fault is None:
-        return frame.with_record(record)
-    record = record.withField("reason", F.coalesce(F.col("record.reason"), F.when(frame.has_value, fault)))
-    return replace(frame.with_record(record), no_rejects=False)
+    if fault is not None:
+        record = record.withField("reason", F.coalesce(F.col("record.reason"), F.when(frame.has_value, fault)))
+        frame = replace(frame, no_rejects=False)
+    frame = frame.with_record(record)
+    return frame if isinstance(operation.key, str) else without_told(frame)
 
 
 def changes(node: Processor, frame: RecordFrame, windows: TimeWindows | SessionWindows | None) -> DataFrame:

@@ -55,6 +55,7 @@ from streamplan.model.operations import (
     TableFilter,
     TableJoinSide,
     TableMapValues,
+    TableMapValuesFunction,
     TableReduce,
     TableSource,
     ToStream,
@@ -80,6 +81,13 @@ from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.process_records import process_records
 from streamplan.spark.planning.python_functions import branched_by, call_with, filter_by, flat_map_by, map_by
+from streamplan.spark.planning.record_parts import (
+    TOLD,
+    filtered,
+    map_values_by,
+    with_key_of,
+    without_told,
+)
 from streamplan.spark.planning.records import (
     RecordFrame,
     read_external,
@@ -370,9 +378,14 @@ class OperatorPlanner:
                 return frame.where(f"record.branch = {number}").with_record(F.col("record").dropFields("branch"))
             case MapValues(value=value):
                 return frame.select(value)
-            case KeySelect(key=key, key_serde=key_serde):
+            case KeySelect(key=PythonFunction() as function, key_serde=key_serde):
+                return without_told(with_key_of(frame, function, key_serde).with_key(TOLD, key_serde))
+            case KeySelect(key=str() as key, key_serde=key_serde):
                 return frame.with_key(key, key_serde)
-            case Map(key=key, value=value, key_serde=key_serde):
+            case Map(key=PythonFunction() as function, value=value, key_serde=key_serde):
+                told = with_key_of(frame, function, key_serde)
+                return without_told(told.select(value, TOLD, key_serde))
+            case Map(key=str() as key, value=value, key_serde=key_serde):
                 return frame.select(value, key, key_serde)
             case FlatMap(each=each, key=key, value=value, key_serde=key_serde):
                 return frame.exploded(each, value, key, key_serde, keeps_rows=self._keeps_rows)
@@ -384,7 +397,10 @@ class OperatorPlanner:
                 return filter_by(frame, function, negated=True, keeps_rows=self._keeps_rows)
             case MapValuesFunction(function=function, fields=fields):
                 return map_by(frame, function, dict(fields))
-            case MapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
+            case MapFunction(function=function, fields=fields, key=PythonFunction() as of_key, key_serde=key_serde):
+                told = map_by(with_key_of(frame, of_key, key_serde), function, dict(fields))
+                return without_told(told.with_key(TOLD, key_serde))
+            case MapFunction(function=function, fields=fields, key=str() as key, key_serde=key_serde):
                 return map_by(frame, function, dict(fields)).with_key(key, key_serde)
             case FlatMapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
                 return flat_map_by(frame, function, dict(fields), key, key_serde, keeps_rows=self._keeps_rows)
@@ -414,8 +430,10 @@ class OperatorPlanner:
                     no_headers = F.col("record").withField("headers", F.lit(None).cast(HEADERS))
                     self.write_changelog(node, frame.accepted().with_record(no_headers))
                 return frame
-            case TableFilter(condition=condition, negated=negated):
-                return self.store_updates(node, frame.deleting(condition, negated=negated))
+            case TableFilter() as table_filter:
+                return self.store_updates(node, filtered(frame, table_filter))
+            case TableMapValuesFunction(function=function, fields=fields):
+                return self.store_updates(node, map_values_by(frame, function, dict(fields)))
             case TableMapValues(value=value):
                 return self.store_updates(node, frame.with_values(value))
             case ToTable():
@@ -575,7 +593,7 @@ class OperatorPlanner:
             node = nodes[predecessors[0]]
             if isinstance(node, Processor) and isinstance(node.operation, KeySelect | Map | MapFunction):
                 frame = frame.rejecting(key_is_null & F.col("record.value").isNull(), "the value is null")
-                if node.operation.key.isidentifier():
+                if isinstance(node.operation.key, str) and node.operation.key.isidentifier():
                     reason = f"{node.operation.key} is missing"
                 break
         return frame.rejecting(key_is_null, reason)

@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -30,6 +31,7 @@ class Punctuator(Cancellable):
         schedule: When it is called.
         call: The function.
         name: Its name.
+        given: What it is called with before the time.
         next_ms: When it is called next; None while the wall clock has told no time since it was scheduled.
         is_cancelled: Whether it is not called again.
     """
@@ -38,7 +40,8 @@ class Punctuator(Cancellable):
         self, task: Punctuators, of: int, name: str, schedule: Schedule, call: Callable[[datetime], Any], place: int
     ) -> None:
         self.of, self.id, self.schedule, self.call = of, name, schedule, call
-        self.name = getattr(call, "__name__", "punctuator")
+        method, self.given = _method_and_arguments(call)
+        self.name = getattr(method, "__name__", "punctuator")
         self.next_ms: int | None = None
         self.is_cancelled = False
         self._task, self._place = task, place
@@ -133,20 +136,28 @@ class Punctuators:
         Args:
             of: The place of the class.
             schedule: When it is called.
-            call: A method of the processor: a later micro-batch finds it by its name.
+            call: A method of the processor: a later micro-batch finds it by its name. Or a ``functools.partial`` of
+                one, with arguments that JSON has.
             processor: The object of the class.
 
         Raises:
             TypeError: It is no such method.
             ValueError: The wall clock does not tell the time as often.
         """
-        name = getattr(call, "__name__", "")
-        if getattr(call, "__self__", None) is not processor or getattr(processor, name, None) != call:
+        method, given = _method_and_arguments(call)
+        name = getattr(method, "__name__", "")
+        if getattr(method, "__self__", None) is not processor or getattr(processor, name, None) != method:
             raise TypeError(
                 "schedule: outside of init the punctuator is a method of the class, as self.punctuate, and not "
-                f"{name or type(call).__name__}: the next micro-batch finds it by its name. Keep in a store what it "
-                "has to know"
+                f"{name or type(method).__name__}: the next micro-batch finds it by its name. Keep in a store what it "
+                "has to know, or write functools.partial(self.punctuate, record.key)"
             )
+        for each in given:
+            if not isinstance(each, str | int | float | bool | None):
+                raise TypeError(
+                    f"schedule: {name} is to be called with {type(each).__name__}, and the next micro-batch is told "
+                    "texts, numbers, booleans and None alone. Keep in a store what else it has to know"
+                )
         next_ms: int | None = 0
         if schedule.wall_clock:
             self._require_clock(schedule.interval_ms)
@@ -213,9 +224,10 @@ class Punctuators:
             return
         state, places = json.loads(kept), {name: of for of, name in enumerate(self._names)}
         self._last = state["last"]
-        for node, name, method, interval_ms, wall_clock, next_ms in state["later"]:
+        for node, name, method, interval_ms, wall_clock, next_ms, *given in state["later"]:
             call = None if node not in places else getattr(processors[places[node]], method, None)
             if callable(call):
+                call = partial(call, *given) if given else call
                 self._add(places[node], name, Schedule(interval_ms, wall_clock), call, next_ms)
         for node, name in state["cancelled"]:
             if node in places and (places[node], name) in self._known:
@@ -236,7 +248,7 @@ class Punctuators:
         for (of, name), each in self._known.items():
             if " " not in name and not each.is_cancelled:
                 schedule = each.schedule
-                what = (each.name, schedule.interval_ms, schedule.wall_clock, each.next_ms)
+                what = (each.name, schedule.interval_ms, schedule.wall_clock, each.next_ms, *each.given)
                 later.append((self._names[of], name, *what))
             elif " " in name and each.is_cancelled and each not in self._cancelled_in_init:
                 cancelled.append((self._names[of], name))
@@ -279,6 +291,13 @@ def _cancelled(task: Punctuators, of: int, name: str) -> Punctuator:
     made = Punctuator(task, of, name, Schedule(1, False), print, 0)
     made.is_cancelled = True
     return made
+
+
+def _method_and_arguments(call: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """What a partial is a partial of, with its arguments; another function has none."""
+    if isinstance(call, partial) and not call.keywords:
+        return call.func, call.args
+    return call, ()
 
 
 def _seconds(ms: int) -> str:

@@ -278,7 +278,7 @@ class RecordFrame:
         if not self.no_rejects:
             passes = F.col("record.reason").isNotNull() | passes
         fields = [F.when(passes, F.col(f"`{name}`")).alias(name) for name in self.fields]
-        record = self._with_original_value().withField("value", F.when(passes, F.col("record.value")))
+        record = self.with_original_value().withField("value", F.when(passes, F.col("record.value")))
         return replace(self, data=self.data.select(*fields, record.alias("record")))
 
     def with_values(self, columns: Sequence[tuple[str, str]]) -> RecordFrame:
@@ -287,7 +287,7 @@ class RecordFrame:
         self.data.select(*(F.expr(each) for _, each in columns))  # so that Spark's error quotes them as declared
         return replace(self, data=self.data.select(*made, "record"), value_is_raw=False, serde=None)
 
-    def _with_original_value(self) -> Column:
+    def with_original_value(self) -> Column:
         """``record`` with the value that a dead letter of it has."""
         record = F.col("record")
         return record if self.keeps_original_value else record.withField("original_value", F.col("record.value"))
@@ -376,7 +376,7 @@ class RecordFrame:
         same_fields = self.serde is not None and other.serde is not None and self.serde.fields == other.serde.fields
         frames = [self, other]
         if any(frame.keeps_original_value for frame in frames):
-            frames = [frame.with_record(frame._with_original_value()) for frame in frames]
+            frames = [frame.with_record(frame.with_original_value()) for frame in frames]
         parts, others = (cast(StructType, frame.data.schema["record"].dataType).names for frame in frames)
         if parts != others and set(parts) == set(others):  # Spark takes the parts of a struct by their places
             in_order = F.struct(*(F.col(f"record.{name}").alias(name) for name in parts))

@@ -17,6 +17,7 @@ from streamplan.model.stages.foreign_key import ForeignKeyStage
 from streamplan.serdes.subscriptions import HASH_BYTES, Instruction
 from streamplan.spark.planning.foreign_key_join import foreign_keys, joined_values, judged, without_subscriptions
 from streamplan.spark.planning.operators import OperatorPlanner
+from streamplan.spark.planning.record_parts import TOLD_PART
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 
 _BEGIN = f"if(substring(value, 1, 1) >= X'80', 3, {3 + HASH_BYTES})"
@@ -96,7 +97,7 @@ def _last_results(subscriber: SubscriptionSend, node: Processor, this: RecordFra
     is_there = F.col("record.value").isNotNull()
     if not node.operation.left:
         is_there &= F.col("table").isNotNull()
-    record = F.col("record")
+    record = F.col("record").dropFields(TOLD_PART)
     for name, of_column in {"topic": "string", "offset": "bigint", "timestamp": "timestamp"}.items():
         record = record.withField(name, F.lit(None).cast(of_column))
     fields = [F.col(f"`{name}`") for name in records.fields]

@@ -20,6 +20,7 @@ from streamplan.spark.planning.old_values import (
 )
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.output_rows import dead_letter_rows
+from streamplan.spark.planning.record_parts import filtered
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages.stage_plan import OperatorPlan, Recounted, Recounting, StoredState
 
@@ -84,8 +85,11 @@ def _computed(planner: OperatorPlanner, node: Processor, frame: RecordFrame) -> 
         planner.write(dead_letter_rows(frame.rejected()))
     frame = frame.accepted()
     match node.operation:
-        case TableFilter(condition=condition, negated=negated):
-            return frame.deleting(condition, negated=negated)
+        case TableFilter() as table_filter:
+            kept = filtered(frame, table_filter)
+            if not kept.no_rejects:  # the value before stays
+                planner.write(dead_letter_rows(kept.rejected()))
+            return kept.accepted()
         case TableKeySelect() as select:
             frame = selected(frame, select)
             if not frame.no_rejects:  # a value that is in no group has taken the old one out of its group
