@@ -397,8 +397,6 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         return OF_ANOTHER_LIBRARY
     if hasattr(value, "schema") and isinstance(value.schema, str) and name in ("schema", "state"):
         return f"Write its text: {value.schema!r}"
-    if type(value).__name__ == "GlobalKTable" and name == "stores":
-        return "Look it up before the class: left_join(products, {…}, key='product').process(…)"
     if type(value).__module__ == "streamplan.model.processor" and name in ("store", "state"):
         return f"Write stores={{'name': {shown(value)}}}"
     match value:

@@ -281,6 +281,23 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class GlobalStore:
+    """The store of a global table, as a Python class reads it. In the library no processor is connected with it.
+
+    Attributes:
+        store: The name of the store.
+        topic: The topic of the table.
+        row: Reads the values of the table.
+        key_serde: The serde of its keys.
+    """
+
+    store: str
+    topic: str
+    row: Serde
+    key_serde: KeySerde
+
+
+@dataclass(frozen=True)
 class ProcessWithStores:
     """Calls a Python class with each record. It has all keys of its stream task in some stores.
 
@@ -290,6 +307,7 @@ class ProcessWithStores:
         fields: Name and type of each field of the records that the class forwards; none where it forwards nothing.
         key_serde: The serde of their keys.
         schedules: What the class schedules.
+        global_stores: The stores of global tables that it reads.
     """
 
     function: PythonFunction
@@ -297,6 +315,7 @@ class ProcessWithStores:
     fields: Columns
     key_serde: KeySerde
     schedules: tuple[Schedule, ...] = ()
+    global_stores: tuple[GlobalStore, ...] = field(default=(), repr=False)
 
     keeps_key: ClassVar[bool] = False
 
@@ -317,12 +336,14 @@ class ProcessWithoutStores:
         fields: Name and type of each field of the records that the class forwards.
         key_serde: The serde of their keys.
         keeps_key: Whether they have the key of the record (``FixedKeyProcessor``).
+        global_stores: The stores of global tables that it reads.
     """
 
     function: PythonFunction
     fields: Columns
     key_serde: KeySerde
     keeps_key: bool = False
+    global_stores: tuple[GlobalStore, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -1076,6 +1097,27 @@ def arguments_of_call(column: AggregateColumn) -> list[str]:
     if column.function == "count" and column.arguments == "*":
         return ["1"]
     return _split_arguments(column.arguments)
+
+
+def global_topics_of(operation: Operation) -> tuple[str, ...]:
+    """The topics of the global tables in which an operation looks up."""
+    match operation:
+        case GlobalJoin(topic=topic):
+            return (topic,)
+        case ProcessWithStores() | ProcessWithoutStores():
+            return tuple(each.topic for each in operation.global_stores)
+    return ()
+
+
+def with_schemas_of_tables(operation: Operation, schemas: SchemaSource) -> Operation:
+    """Return an operation with serdes of global tables that look up schemas."""
+    match operation:
+        case GlobalJoin():
+            return operation.with_schemas(schemas)
+        case ProcessWithStores() | ProcessWithoutStores() if operation.global_stores:
+            read = (replace(each, row=each.row.with_schemas(schemas, each.topic)) for each in operation.global_stores)
+            return replace(operation, global_stores=tuple(read))
+    return operation
 
 
 def function_of(operation: Operation) -> PythonFunction | None:
