@@ -3492,6 +3492,8 @@ class KTable(_Declared[K, V]):
             graph.fault(f"suppress: time_limit: {error}", example)
         if suppressed.max_records is not None and suppressed.max_records < 1:
             graph.fault(f"suppress: max_records: {suppressed.max_records} is not above 0", example)
+        if suppressed.max_records is None and suppressed.shut_down_when_full:
+            graph.fault("suppress: shut_down_when_full without max_records: the buffer has no limit", example)
         if self._window is not None:
             graph.fault(
                 "suppress: UntilTimeLimit of a table with windows",
@@ -3500,7 +3502,9 @@ class KTable(_Declared[K, V]):
             return self
         name, store = self._names_of_suppress(name)
         self._send_old_values(True)  # the table gets a state store, as in the library
-        node = graph.processor(name, SuppressUpdates.of(store, limit_ms, suppressed.max_records), self._node)
+        shuts_down = suppressed.shut_down_when_full
+        operation = SuppressUpdates.of(store, limit_ms, suppressed.max_records, shuts_down=shuts_down)
+        node = graph.processor(name, operation, self._node)
 
         def send_old_values(force: bool) -> bool:
             if self._send_old_values(force):

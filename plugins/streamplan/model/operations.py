@@ -229,16 +229,19 @@ class SuppressUpdates(Process):
     Attributes:
         limit_ms: How much older than the newest update the first update of a key is when its last one is passed.
         max_records: How many keys wait at most; None for any number.
+        shuts_down: Whether the application stops when there are more. Otherwise those are passed that wait longest.
     """
 
     limit_ms: int
     max_records: int | None = None
+    shuts_down: bool = False
 
     @classmethod
-    def of(cls, store: str, limit_ms: int, max_records: int | None) -> SuppressUpdates:
+    def of(cls, store: str, limit_ms: int, max_records: int | None, *, shuts_down: bool = False) -> SuppressUpdates:
         """Return the operation with a buffer."""
         held = PythonFunction("suppress", cls)  # nobody calls it: no code of the declaration runs here
-        return cls(held, store, (), (), "time limit", limit_ms=limit_ms, max_records=max_records)
+        limits: dict[str, Any] = {"limit_ms": limit_ms, "max_records": max_records, "shuts_down": shuts_down}
+        return cls(held, store, (), (), "time limit", **limits)
 
 
 BUFFER = "-Buffer"
