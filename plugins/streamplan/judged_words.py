@@ -400,8 +400,6 @@ def advice_on(value: Any, hint: Any, part: str, operation: str, name: str) -> st
         return OF_ANOTHER_LIBRARY
     if hasattr(value, "schema") and isinstance(value.schema, str) and name in ("schema", "state"):
         return f"Write its text: {value.schema!r}"
-    if type(value).__name__ == "GlobalKTable" and name == "stores":
-        return "Look it up before the class: left_join(products, {…}, key='product').process(…)"
     if type(value).__module__ == "streamplan.model.processor" and name in ("store", "state"):
         is_of_class = operation.startswith("process")  # other operations have a store of one kind
         return f"Write stores={{'name': {shown(value)}}}" if is_of_class else "Write its name: store='name'"

@@ -485,6 +485,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return table.suppress(UntilTimeLimit("20 seconds"))
         case "suppress_two", [table]:
             return table.suppress(UntilTimeLimit("20 seconds", max_records=2))
+        case "suppress_or_stop", [table]:
+            return table.suppress(UntilTimeLimit("20 seconds", max_records=2, shut_down_when_full=True))
         case "count", [grouped]:
             return grouped.count(store=name)
         case "cogroup", [grouped, other]:
@@ -1098,11 +1100,13 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return table.suppress(
                 suppressed.untilWindowCloses(suppressed.BufferConfig.unbounded().withLoggingDisabled())
             )
-        case ("suppress_for" | "suppress_two") as word, [table]:
+        case ("suppress_for" | "suppress_two" | "suppress_or_stop") as word, [table]:
             suppressed = library.jvm.org.apache.kafka.streams.kstream.Suppressed
             buffer = suppressed.BufferConfig.unbounded()
             if word == "suppress_two":
                 buffer = suppressed.BufferConfig.maxRecords(2).emitEarlyWhenFull()
+            elif word == "suppress_or_stop":
+                buffer = suppressed.BufferConfig.maxRecords(2).shutDownWhenFull()
             return table.suppress(suppressed.untilTimeLimit(library.jvm.java.time.Duration.ofSeconds(20), buffer))
         case "cogroup", [grouped, other]:
             first, second = (_function("Aggregator", "apply", added) for added in (_added_of_first, _added_of_second))

@@ -386,7 +386,10 @@ class _Writer:
             self.ask.note(node.name, "whether it is untilWindowCloses(): else the aggregate need not have windows")
             waits = Code("UntilWindowCloses()", "UntilWindowCloses()")
         else:
-            asked = "the time limit of {}, as in 5 minutes; with max_records= if its buffer is bounded"
+            asked = (
+                "the time limit of {}, as in 5 minutes; with max_records= if its buffer is bounded, and "
+                "shut_down_when_full=True if the application stops when it is full"
+            )
             waits = called("UntilTimeLimit", self.ask.text(node.name, asked, "5 minutes"))
         self._call(Call(node.name, operation.on[0], "suppress", (waits,), options, variable))
 

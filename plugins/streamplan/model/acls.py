@@ -88,7 +88,7 @@ def _aggregator(pipeline: Pipeline) -> Iterable[AclEntry]:
         for topic in pipeline.source_topics(subtopology):
             yield _topic(topic, Operation.READ, f"sub-topology {subtopology.id} reads it")
         for topic in subtopology.global_topics:
-            yield _topic(topic, Operation.READ, f"sub-topology {subtopology.id} joins it as a global table")
+            yield _topic(topic, Operation.READ, f"sub-topology {subtopology.id} reads it as a global table")
         for topic in _outputs(pipeline, subtopology):
             yield _topic(topic, Operation.WRITE, f"sub-topology {subtopology.id} writes it")
         for store in subtopology.stores:

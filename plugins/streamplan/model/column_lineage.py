@@ -139,8 +139,9 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                         {KEY: before.get(KEY, frozenset()), **dict.fromkeys((name for name, _ in columns), every)}
                         for columns in (state, fields)
                     )
-                case Processor(operation=ProcessWithStores(stores=stores, fields=fields)):
-                    every = _every([before, *(stored.get(store, {}) for store in stores)])
+                case Processor(operation=ProcessWithStores(stores=stores, fields=fields) as process):
+                    read = [_of_global_stores(process), *(stored.get(store, {}) for store in stores)]
+                    every = _every([before, *read])
                     after[node.name] = dict.fromkeys((KEY, *(name for name, _ in fields)), every)
                 case Processor(operation=StateStore(store=store, value=serde)):
                     behind = [after[name] for name in subtopology.predecessors[node.name]]
@@ -176,7 +177,7 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
             made = _by_function(fields, before)
             return {KEY: _of(key, made if isinstance(key, str) else before), **made}
         case ProcessWithoutStores(fields=fields):
-            return _by_function(((KEY, ""), *fields), before)
+            return _by_function(((KEY, ""), *fields), {**before, **_of_global_stores(operation)})
         case Join(value=value):
             seen = {**before, **{f"table.{name}": origins for name, origins in table.items()}}
             return {KEY: before.get(KEY, frozenset()), **_columns(value, seen)}
@@ -197,6 +198,15 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
             arguments = tuple((column.name, column.arguments) for column in columns)
             return {KEY: before.get(KEY, frozenset()), **_columns(arguments, before)}
     return dict(before)
+
+
+def _of_global_stores(process: ProcessWithStores | ProcessWithoutStores) -> Origins:
+    """The columns of the global tables that a class reads."""
+    return {
+        f"{each.topic} {name}": frozenset({Column(each.topic, name)})
+        for each in process.global_stores
+        for name in each.row.fields
+    }
 
 
 def _by_function(fields: Columns, before: Origins) -> dict[str, frozenset[Column]]:

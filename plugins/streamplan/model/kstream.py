@@ -74,6 +74,7 @@ from streamplan.model.operations import (
     FlatMapValuesFunction,
     ForEach,
     GlobalJoin,
+    GlobalStore,
     Join,
     JoinFunction,
     KeySelect,
@@ -1189,7 +1190,7 @@ class KStream(_Declared[K, V]):
         *,
         store: str | None = None,
         state: str | None = None,
-        stores: Mapping[str, AnyStore | KTable] | None = None,
+        stores: Mapping[str, AnyStore | KTable | GlobalKTable] | None = None,
         schema: str | None = None,
         key_serde: KeySerde | None = None,
         timer: str | None = None,
@@ -1217,7 +1218,7 @@ class KStream(_Declared[K, V]):
                 :class:`streamplan.KeyValueStore`, :class:`streamplan.WindowStore`,
                 :class:`streamplan.SessionStore` or :class:`streamplan.VersionedKeyValueStore`. Processors share a store
                 of the same name and declaration. Or a table, whose store the class can read:
-                ``stores={"per-customer": counts}``.
+                ``stores={"per-customer": counts}``. Or a global table, which the class can read, too.
             schema: The fields of the records that the class returns or forwards, in Spark's DDL. Without it the return
                 type of its methods ``process`` and ``on_timer`` tells them; see :meth:`map_values`. A field that only
                 one of them tells is null in the records of the other one. With ``stores``, a class without it forwards
@@ -1300,7 +1301,7 @@ class KStream(_Declared[K, V]):
         self,
         processor: type[Processor],
         *,
-        stores: Mapping[str, AnyStore | KTable] | None = None,
+        stores: Mapping[str, AnyStore | KTable | GlobalKTable] | None = None,
         schema: str | None = None,
         on_error: OnError = REJECT,
         deterministic: bool = True,
@@ -1359,7 +1360,12 @@ class KStream(_Declared[K, V]):
         made = self._made_by(of_method, calls.schema, word, each=True) if tells else {}
         known: dict[str, StateStore] = {}
         tables: dict[str, KTable[Any, Any]] = {}
+        of_all: dict[str, GlobalStore] = {}
         for each, store in calls.stores.items():
+            if isinstance(store, GlobalKTable):
+                if self._can_read(each, store, word):
+                    of_all[each] = GlobalStore(each, store._topic, store._serde, store._key.serde)
+                continue
             if isinstance(store, KTable):
                 if self._can_read(each, store, word):
                     tables[each] = store
@@ -1370,12 +1376,17 @@ class KStream(_Declared[K, V]):
             else:
                 fault(*declared)
             self._graph.add_faults(mistakes_of({**vars(store)} if hasattr(store, "__dict__") else store))
-        are_known = len(known) + len(tables) == len(calls.stores)
+        are_known = len(known) + len(tables) + len(of_all) == len(calls.stores)
         stores = {each: _as_store(store) for each, store in calls.stores.items()}
         schedules = schedules_of(processor, stores) if are_known else ()
         if isinstance(schedules, Refusal):
             fault(*schedules)
             schedules = ()
+        elif schedules and not (known or tables):
+            fault(
+                f"{word}: {processor.__name__}.init schedules a punctuator, and the processor has only global tables",
+                "Give it a store of its own, too: stores={…, 'seen': KeyValueStore(…)}",
+            )
         keys = Key(None, self._key.serde)
         if calls.key_serde is not None:
             keys = Key.declared(self._graph, "process", None, calls.key_serde)
@@ -1384,10 +1395,11 @@ class KStream(_Declared[K, V]):
         operation: ProcessWithStores | ProcessWithoutStores
         if known or tables:
             with_stores = ProcessValuesWithStores if calls.keeps_key else ProcessWithStores
-            operation = with_stores(function, (*known, *tables), fields, keys.serde, schedules)
+            read = tuple(of_all.values())
+            operation = with_stores(function, (*known, *tables), fields, keys.serde, schedules, read)
         else:
             without_stores = ProcessWithoutStores if tells else ProcessToAct
-            operation = without_stores(function, fields, keys.serde, calls.keeps_key)
+            operation = without_stores(function, fields, keys.serde, calls.keeps_key, tuple(of_all.values()))
         name = calls.name
         if name is None:
             name = self._graph.generate_name("KSTREAM-PROCESSVALUES-" if calls.keeps_key else "KSTREAM-PROCESSOR-")
@@ -1401,9 +1413,10 @@ class KStream(_Declared[K, V]):
             return processed
         return replace(processed, _key=keys, _repartition_required=True, _repartition=[])
 
-    def _can_read(self, name: str, table: KTable[Any, Any], word: str) -> bool:
+    def _can_read(self, name: str, table: KTable[Any, Any] | GlobalKTable[Any, Any], word: str) -> bool:
         """Whether a class can read the store of a table under this name; otherwise there is a fault."""
-        table._materialize()
+        if isinstance(table, KTable):
+            table._materialize()
         if table._graph is not self._graph:
             self._graph.fault(f"{word}: the table {name!r} is of another topology", "Take a table of this one")
         elif not table._store:
@@ -1414,7 +1427,9 @@ class KStream(_Declared[K, V]):
         elif table._store != name:
             self._graph.fault(
                 f"{word}: the store of the table is {table._store!r}, and not {name!r}",
-                f"Write stores={{{table._store!r}: …}}",
+                f"Write stores={{{table._store!r}: …}}"
+                if isinstance(table, KTable)
+                else f"Write global_table(…, store={name!r}), or stores={{{table._store!r}: …}}",
             )
         else:
             return True
@@ -2239,7 +2254,7 @@ class _Calls:
     """
 
     processor: type[Processor]
-    stores: Mapping[str, AnyStore | KTable]
+    stores: Mapping[str, AnyStore | KTable | GlobalKTable]
     schema: str | None
     key_serde: KeySerde | None
     on_error: OnError
@@ -2253,9 +2268,11 @@ class _Calls:
         return "process_values" if self.keeps_key else "process"
 
 
-def _as_store(store: AnyStore | KTable[Any, Any]) -> AnyStore:
+def _as_store(store: AnyStore | KTable[Any, Any] | GlobalKTable[Any, Any]) -> AnyStore:
     """What a class is given when it is declared. It does nothing."""
-    return KeyValueStore(store._key.serde, Json("value string")) if isinstance(store, KTable) else store
+    if isinstance(store, KTable | GlobalKTable):
+        return KeyValueStore(store._key.serde, Json("value string"))
+    return store
 
 
 @dataclass(frozen=True)
@@ -3773,6 +3790,8 @@ class KTable(_Declared[K, V]):
             graph.fault(f"suppress: time_limit: {error}", example)
         if suppressed.max_records is not None and suppressed.max_records < 1:
             graph.fault(f"suppress: max_records: {suppressed.max_records} is not above 0", example)
+        if suppressed.max_records is None and suppressed.shut_down_when_full:
+            graph.fault("suppress: shut_down_when_full without max_records: the buffer has no limit", example)
         if self._window is not None:
             graph.fault(
                 "suppress: UntilTimeLimit of a table with windows",
@@ -3781,7 +3800,9 @@ class KTable(_Declared[K, V]):
             return self
         name, store = self._names_of_suppress(name)
         self._send_old_values(True)  # the table gets a state store, as in the library
-        node = graph.processor(name, SuppressUpdates.of(store, limit_ms, suppressed.max_records), self._node)
+        shuts_down = suppressed.shut_down_when_full
+        operation = SuppressUpdates.of(store, limit_ms, suppressed.max_records, shuts_down=shuts_down)
+        node = graph.processor(name, operation, self._node)
 
         def send_old_values(force: bool) -> bool:
             if self._send_old_values(force):
@@ -3826,6 +3847,8 @@ class KTable(_Declared[K, V]):
 class GlobalKTable(_Declared[K, V]):
     """A table of which each stream task has all rows. A stream is joined with it: :meth:`KStream.join`.
 
+    A Python class reads its store: :meth:`KStream.process`, with ``stores={"products": products}``.
+
     Example::
 
         def priced(orders: KStream, products: GlobalKTable) -> KStream:
@@ -3834,10 +3857,12 @@ class GlobalKTable(_Declared[K, V]):
     Attributes:
         _topic: The topic that it is read from.
         _serde: The serde of its values.
+        _store: The name of its state store.
     """
 
     _topic: str = ""
     _serde: Serde = field(default_factory=Bytes)
+    _store: str = ""
 
 
 @answers_words

@@ -232,16 +232,19 @@ class SuppressUpdates(Process):
     Attributes:
         limit_ms: How much older than the newest update the first update of a key is when its last one is passed.
         max_records: How many keys wait at most; None for any number.
+        shuts_down: Whether the application stops when there are more. Otherwise those are passed that wait longest.
     """
 
     limit_ms: int
     max_records: int | None = None
+    shuts_down: bool = False
 
     @classmethod
-    def of(cls, store: str, limit_ms: int, max_records: int | None) -> SuppressUpdates:
+    def of(cls, store: str, limit_ms: int, max_records: int | None, *, shuts_down: bool = False) -> SuppressUpdates:
         """Return the operation with a buffer."""
         held = PythonFunction("suppress", cls)  # nobody calls it: no code of the declaration runs here
-        return cls(held, store, (), (), "time limit", limit_ms=limit_ms, max_records=max_records)
+        limits: dict[str, Any] = {"limit_ms": limit_ms, "max_records": max_records, "shuts_down": shuts_down}
+        return cls(held, store, (), (), "time limit", **limits)
 
 
 BUFFER = "-Buffer"
@@ -284,6 +287,23 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class GlobalStore:
+    """The store of a global table, as a Python class reads it. In the library no processor is connected with it.
+
+    Attributes:
+        store: The name of the store.
+        topic: The topic of the table.
+        row: Reads the values of the table.
+        key_serde: The serde of its keys.
+    """
+
+    store: str
+    topic: str
+    row: Serde
+    key_serde: KeySerde
+
+
+@dataclass(frozen=True)
 class ProcessWithStores:
     """Calls a Python class with each record. It has all keys of its stream task in some stores.
 
@@ -293,6 +313,7 @@ class ProcessWithStores:
         fields: Name and type of each field of the records that the class forwards; none where it forwards nothing.
         key_serde: The serde of their keys.
         schedules: What the class schedules.
+        global_stores: The stores of global tables that it reads.
     """
 
     function: PythonFunction
@@ -300,6 +321,7 @@ class ProcessWithStores:
     fields: Columns
     key_serde: KeySerde
     schedules: tuple[Schedule, ...] = ()
+    global_stores: tuple[GlobalStore, ...] = field(default=(), repr=False)
 
     keeps_key: ClassVar[bool] = False
 
@@ -320,12 +342,14 @@ class ProcessWithoutStores:
         fields: Name and type of each field of the records that the class forwards.
         key_serde: The serde of their keys.
         keeps_key: Whether they have the key of the record (``FixedKeyProcessor``).
+        global_stores: The stores of global tables that it reads.
     """
 
     function: PythonFunction
     fields: Columns
     key_serde: KeySerde
     keeps_key: bool = False
+    global_stores: tuple[GlobalStore, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -1087,6 +1111,27 @@ def arguments_of_call(column: AggregateColumn) -> list[str]:
     if column.function == "count" and column.arguments == "*":
         return ["1"]
     return _split_arguments(column.arguments)
+
+
+def global_topics_of(operation: Operation) -> tuple[str, ...]:
+    """The topics of the global tables in which an operation looks up."""
+    match operation:
+        case GlobalJoin(topic=topic):
+            return (topic,)
+        case ProcessWithStores() | ProcessWithoutStores():
+            return tuple(each.topic for each in operation.global_stores)
+    return ()
+
+
+def with_schemas_of_tables(operation: Operation, schemas: SchemaSource) -> Operation:
+    """Return an operation with serdes of global tables that look up schemas."""
+    match operation:
+        case GlobalJoin():
+            return operation.with_schemas(schemas)
+        case ProcessWithStores() | ProcessWithoutStores() if operation.global_stores:
+            read = (replace(each, row=each.row.with_schemas(schemas, each.topic)) for each in operation.global_stores)
+            return replace(operation, global_stores=tuple(read))
+    return operation
 
 
 def function_of(operation: Operation) -> PythonFunction | None:

@@ -24,7 +24,6 @@ from streamplan.model.operations import (
     Count,
     ForeignKeyResult,
     ForeignTableJoin,
-    GlobalJoin,
     GlobalTableSource,
     Join,
     JoinFunction,
@@ -47,6 +46,8 @@ from streamplan.model.operations import (
     TableSource,
     ToTable,
     VersionedTableSource,
+    global_topics_of,
+    with_schemas_of_tables,
 )
 from streamplan.model.windows import SessionWindows
 from streamplan.serdes.primitive import STRING, KeySerde
@@ -234,8 +235,7 @@ class Subtopology:
     @property
     def global_topics(self) -> tuple[str, ...]:
         """The topics of the global tables that it looks up in, each once. Each stream task reads all partitions."""
-        joins = (operation for operation in self.operations if isinstance(operation, GlobalJoin))
-        return tuple(dict.fromkeys(join.topic for join in joins))
+        return tuple(dict.fromkeys(topic for operation in self.operations for topic in global_topics_of(operation)))
 
     @property
     def is_global(self) -> bool:
@@ -411,8 +411,8 @@ class ProcessorTopology:
             for node in nodes
         ]
         nodes = [
-            replace(node, operation=node.operation.with_schemas(schemas))
-            if isinstance(node, Processor) and isinstance(node.operation, GlobalJoin)
+            replace(node, operation=with_schemas_of_tables(node.operation, schemas))
+            if isinstance(node, Processor)
             else node
             for node in nodes
         ]

@@ -439,7 +439,15 @@ class Topology:
             GLOBAL_TABLE,
         )
         return GlobalKTable(
-            graph, node, fields, of_key, frozenset(), _topic=topic, _serde=value, _record_class=class_of(value)
+            graph,
+            node,
+            fields,
+            of_key,
+            frozenset(),
+            _topic=topic,
+            _serde=value,
+            _store=store_name,
+            _record_class=class_of(value),
         )
 
     def _history_ms(self, store: Versioned) -> int:

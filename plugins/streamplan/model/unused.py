@@ -14,7 +14,6 @@ from streamplan.model.operations import (
     Branch,
     CogroupSide,
     ForEach,
-    GlobalJoin,
     GlobalTableSource,
     KeySelect,
     Peek,
@@ -97,16 +96,15 @@ def _leading_nowhere(pipeline: Pipeline) -> Iterator[Diagnostic]:
 
 
 def _global_tables(pipeline: Pipeline) -> Iterator[Diagnostic]:
-    """The global tables in which no join looks anything up."""
+    """The global tables in which no join and no class looks anything up."""
     topology = pipeline.topology
-    joins = [node.operation for group in topology.subtopologies for node in group.processors]
-    joined = {join.topic for join in joins if isinstance(join, GlobalJoin)}
+    read = {topic for group in topology.subtopologies for topic in group.global_topics}
     for group in topology.global_stores:
         for source in group.sources:
             stores = {
                 node.operation.store for node in group.processors if isinstance(node.operation, GlobalTableSource)
             }
-            if source.topic not in joined and stores <= topology.generated_names:
+            if source.topic not in read and stores <= topology.generated_names:
                 said = f"no join looks anything up in this global table of {source.topic!r}"
                 yield Diagnostic(source.location, said, "Use it, or remove the line")
 

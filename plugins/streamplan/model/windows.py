@@ -524,14 +524,20 @@ class UntilTimeLimit(_Written):
             when its last one is passed.
         max_records: How many keys wait at most. Of more, those are passed that wait longest
             (``BufferConfig.maxRecords(…).emitEarlyWhenFull()``). None for any number (``BufferConfig.unbounded()``).
+        shut_down_when_full: Whether more keys stop the application, and none is passed early
+            (``BufferConfig.maxRecords(…).shutDownWhenFull()``).
     """
 
     time_limit: str
     max_records: int | None = None
+    shut_down_when_full: bool = False
 
-    def __init__(self, time_limit: Duration, max_records: int | None = None) -> None:
+    def __init__(
+        self, time_limit: Duration, max_records: int | None = None, *, shut_down_when_full: bool = False
+    ) -> None:
         self._hold(time_limit=time_limit)
         self.__dict__["max_records"] = max_records
+        self.__dict__["shut_down_when_full"] = shut_down_when_full
 
     @property
     def time_limit_ms(self) -> int:

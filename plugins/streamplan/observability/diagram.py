@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from streamplan.checks.framework.application import Application, SubtopologyTopics
-from streamplan.model.operations import BufferedJoin, BufferRecords, GlobalJoin, JoinFunction, SeveralTopics, StateStore
+from streamplan.model.operations import (
+    BufferedJoin,
+    BufferRecords,
+    JoinFunction,
+    SeveralTopics,
+    StateStore,
+    global_topics_of,
+)
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
 from streamplan.model.topics import TopicRole, TopicSpec
@@ -171,8 +178,8 @@ def _box(subtopology: Subtopology, pipeline: Pipeline) -> _Box:
                 if store is not None and node.writes_store:
                     box.edges.append((at, f"{prefix}store {store}"))
         box.edges += [(prefix + before, at) for before in subtopology.of_library_before(node)]
-        if isinstance(node, Processor) and isinstance(node.operation, GlobalJoin):
-            box.inputs.append((f"topic {node.operation.topic}", at))
+        if isinstance(node, Processor):
+            box.inputs += [(f"topic {topic}", at) for topic in global_topics_of(node.operation)]
     for store in stores:
         at = f"{prefix}store {store}"
         nodes.append(_node(at, store, "store"))

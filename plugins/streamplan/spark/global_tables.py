@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -39,6 +40,7 @@ class TableRecord(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+    timestamp: int = 0
 
 
 class Told(NamedTuple):
@@ -51,7 +53,7 @@ class Told(NamedTuple):
     """
 
     ranges: Sequence[tuple[int, int, int]]
-    records: Sequence[tuple[int, int, str | None, str | None]] = ()
+    records: Sequence[tuple[int, int, str | None, str | None, int]] = ()
     topic_id: str = ""
 
 
@@ -100,7 +102,7 @@ class TableInKafka:
         ranges = {number: (max(first, after.get(number, 0)), until) for number, first, until in told.ranges}
         new = {number: extent for number, extent in ranges.items() if extent[0] < extent[1]}
         for batch in KafkaCluster(self.brokers).read(topic, new) if new else ():
-            for row in zip(batch.offsets, batch.keys, batch.values, strict=True):
+            for row in zip(batch.offsets, batch.keys, batch.values, batch.timestamps, strict=True):
                 yield TableRecord(batch.partition, *row)
 
 
@@ -109,10 +111,10 @@ class TableInJob:
 
     def __call__(self, topic: str, told: Told, after: Mapping[int, int]) -> Iterator[TableRecord]:
         """See :class:`ReadTable`."""
-        for partition, offset, *texts in told.records:
+        for partition, offset, *texts, at in told.records:
             if offset >= after.get(partition, 0):
                 key, value = (None if text is None else b64decode(text) for text in texts)
-                yield TableRecord(partition, offset, key, value)
+                yield TableRecord(partition, offset, key, value, at)
 
 
 def tell_offsets(spark: SparkSession, reader: Reader, cluster: Cluster, topics: Iterable[str]) -> None:
@@ -152,7 +154,7 @@ def tell_records(spark: SparkSession, reader: Reader, records: Mapping[str, Sequ
     told = {}
     for topic, of_topic in records.items():
         ends = {each.partition: each.offset + 1 for each in of_topic}
-        rows = [(each.partition, each.offset, text(each.key), text(each.value)) for each in of_topic]
+        rows = [(each.partition, each.offset, text(each.key), text(each.value), each.timestamp) for each in of_topic]
         told[topic] = Told([(number, 0, end) for number, end in ends.items()], rows)
     _tell(spark, reader, told)
 
@@ -207,8 +209,45 @@ class Rows:
         return self._fields.take(places), self._reasons.take(places)
 
 
-_ROWS: dict[tuple[str, int], tuple[tuple[str, str], Rows]] = {}
-"""The rows that this process keeps, by topic and sub-topology, with the run of the query and the id of the topic."""
+class StoredRows:
+    """The newest records of a table, in bytes, as a Python class reads them: a store of the library has no more."""
+
+    def __init__(self) -> None:
+        self._records: dict[bytes, TableRecord] = {}
+        self._sorted: list[bytes] | None = None
+        self.next_offsets: dict[int, int] = {}
+
+    def put(self, records: Iterable[TableRecord]) -> None:
+        """Take over records. A null value deletes its key. A record without a key is no row, as in the library."""
+        for record in records:
+            if record.key is None:
+                continue
+            if record.value is None:
+                known = self._records.pop(record.key, None) is not None
+            else:
+                known = record.key not in self._records
+                self._records[record.key] = record
+            if known:
+                self._sorted = None
+
+    def get(self, key: bytes) -> TableRecord | None:
+        """Return the record of a key; None for none."""
+        return self._records.get(key)
+
+    def between(self, first: bytes | None, last: bytes | None) -> list[bytes]:
+        """Return the keys from one to another, in the order of their bytes. None stands for no bound."""
+        if self._sorted is None:
+            self._sorted = sorted(self._records)
+        begin = 0 if first is None else bisect_left(self._sorted, first)
+        end = len(self._sorted) if last is None else bisect_right(self._sorted, last)
+        return self._sorted[begin:end]
+
+
+AnyRows = TypeVar("AnyRows", Rows, StoredRows)
+
+_ROWS: dict[tuple[type[Any], str, int], tuple[tuple[str, str], Any]] = {}
+"""The rows that this process keeps, by their form, topic and sub-topology, with the run of the query and the id of the
+topic."""
 
 
 def rows_of_job(topic: str, serde: Serde, read: ReadTable) -> Rows:
@@ -222,6 +261,23 @@ def rows_of_job(topic: str, serde: Serde, read: ReadTable) -> Rows:
     Raises:
         StreamplanError: The job does not say up to where.
     """
+    return _rows_of_job(Rows, lambda: Rows(topic, serde), topic, read)
+
+
+def stored_rows_of_job(topic: str, read: ReadTable | None) -> StoredRows:
+    """Return the rows of a table in bytes as the job of this worker sees it.
+
+    Args:
+        topic: The name in Kafka.
+        read: Reads the records that are new. None takes a table without rows: where nobody looks at the results.
+
+    Raises:
+        StreamplanError: The job does not say up to where.
+    """
+    return StoredRows() if read is None else _rows_of_job(StoredRows, StoredRows, topic, read)
+
+
+def _rows_of_job(kind: type[AnyRows], empty: Callable[[], AnyRows], topic: str, read: ReadTable) -> AnyRows:
     context = TaskContext.get()
     text = context.getLocalProperty(GLOBAL_TABLES) if context else None
     of_reader, told = json.loads(text) if text else ((0, ""), {})
@@ -232,10 +288,11 @@ def rows_of_job(topic: str, serde: Serde, read: ReadTable) -> Rows:
     reader = Reader(*of_reader)
     of_topic = Told(*told[topic])
     read_for = reader.run, of_topic.topic_id
-    known_for, rows = _ROWS.get((topic, reader.subtopology), (None, Rows(topic, serde)))
+    place = kind, topic, reader.subtopology
+    known_for, rows = _ROWS.get(place) or (None, empty())
     if known_for != read_for:  # also where the topic was deleted and created again
-        rows = Rows(topic, serde)
+        rows = empty()
     rows.put(read(topic, of_topic, rows.next_offsets))
     rows.next_offsets |= {number: until for number, _, until in of_topic.ranges}
-    _ROWS[topic, reader.subtopology] = read_for, rows
+    _ROWS[place] = read_for, rows
     return rows

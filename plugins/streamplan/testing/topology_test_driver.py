@@ -371,7 +371,7 @@ class TopologyTestDriver:
     def _take_row(self, record: SourceRecord) -> None:
         """Add the record of a global table to it."""
         if record.topic in self._global_tables:
-            row = TableRecord(record.partition, record.offset, record.key, record.value)
+            row = TableRecord(record.partition, record.offset, record.key, record.value, record.timestamp)
             self._global_tables[record.topic].append(row)
 
     def _run(self, query: MemoryQuery, records: list[SourceRecord], times: Mapping[int, int]) -> list[WrittenRecord]:

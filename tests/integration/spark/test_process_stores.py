@@ -215,6 +215,59 @@ def test_the_stores_of_a_table_and_of_a_count_are_read(tried: Tried) -> None:
     assert tried.dead_letters() == []
 
 
+class ReadsGlobal(Processor):
+    """Tells what a global table has. It has a store of its own where it is declared with one."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.prices = context, context.get_state_store("prices")
+
+    def process(self, record: Record) -> None:
+        self.tell("")
+
+    def tell(self, calls: str) -> None:
+        prices = " ".join(f"{key}={of.value.amount}@{second(of.timestamp)}" for key, of in self.prices.all())
+        self.context.forward({"text": f"{calls}{prices}"})
+
+
+class CountsAndReadsGlobal(ReadsGlobal):
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.calls = context.get_state_store("calls")
+
+    def process(self, record: Record) -> None:
+        self.calls.put("calls", 1 + (self.calls.get("calls") or 0))
+        self.tell(f"{self.calls.get('calls')}: ")
+
+
+@pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
+def test_a_global_table_is_read_with_and_without_a_store_of_the_class(tried: Tried) -> None:
+    topics = ("prices", "sales", "out", "counted")
+    tried.partition_counts = {**dict.fromkeys(map(tried.named, topics), 1), tried.named("prices"): 2}
+    prices = tried.topology.global_table(tried.named("prices"), value=SALE, store="prices")
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.process(ReadsGlobal, stores={"prices": prices}, schema="text string").to(tried.named("out"))
+    stores = {"prices": prices, "calls": KeyValueStore(String(), Long())}
+    sales.process(CountsAndReadsGlobal, stores=stores, schema="text string").to(tried.named("counted"))
+    tried.create_topics()
+    tried.produce("prices", [("b", sale("x", 1), 0), ("a", sale("y", 2), 1), ("a", sale("z", 3), 2)])
+    tried.produce("sales", [("k", sale("-", 1), 3)])
+    tried.drain()
+    tried.produce("prices", [("b", None, 9), ("c", sale("z", 4), 5)])
+    tried.run_last_again(1)  # which meets other rows, and writes nothing twice
+    tried.produce("sales", [("k", sale("-", 1), 6)])
+    tried.drain()
+    texts = [
+        [json.loads(message.value())["text"] for message in tried.read(tried.named(topic))]
+        for topic in ("out", "counted")
+    ]
+    assert texts == [["a=3@2 b=1@0", "a=3@2 c=4@5"], ["1: a=3@2 b=1@0", "2: a=3@2 c=4@5"]]
+    assert tried.dead_letters() == []
+    brokers = Brokers(tried.bootstrap_servers)
+    rows = recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
+    assert rows
+    assert all("is not judged" in row.subject or "depends on" in row.subject for row in rows)
+
+
 class ReadsResults(Processor):
     """Tells what the tables have that a reducer, a stream and Python functions have made."""
 

@@ -13,8 +13,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
+from streamplan.errors import StreamplanError
 from streamplan.model.operations import SuppressUpdates
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
@@ -28,6 +30,7 @@ from tests.support.buffer_task import Arrived, BufferTask
 from tests.support.library_windows import own_windows
 from tests.support.soak import seeds, soak
 from tests.support.twin_drivers import (
+    APPLICATION,
     BEGIN,
     COGROUPED,
     FINAL,
@@ -53,6 +56,7 @@ from tests.support.twin_topologies import (
     SESSIONS,
     VALUE,
     WINDOWS,
+    ours,
     program,
 )
 from tests.support.window_task import WindowTask
@@ -636,6 +640,45 @@ def test_the_buffer_of_suppress_has_the_bytes_and_the_moments_of_the_library(
     finally:
         library.close()
     assert passed > 10
+
+
+def test_a_full_buffer_of_suppress_stops_the_application_with_the_update_with_which_the_library_stops(
+    spark: SparkSession, jvm: Any
+) -> None:
+    """The state alone, and with Spark one application that stops."""
+    steps, stopped = program("unstored_table t; suppress_or_stop; to_stream; to out"), 0
+    for seed in range(20):
+        library = LibraryDriver(jvm, steps, UNCACHED)
+        task = BufferTask(SuppressUpdates.of("buffer", 20_000, 2, shuts_down=True), VALUE)
+        try:
+            for offset, record in enumerate(updates_of_table(seed, 30)):
+                arrived = [Arrived(str(record.key), record.at, record.value, offset)]
+                fault = ""
+                try:
+                    library.pipe(record)
+                except Py4JJavaError as error:
+                    fault = str(error)
+                if fault:
+                    assert "exceeded its max capacity. Currently [3/2] records" in fault
+                    with pytest.raises(StreamplanError, match="3 keys"):
+                        task.process(arrived)
+                    stopped += 1
+                    break
+                written = [
+                    (key, value and json.loads(value), at) for key, value, at in library.raw_outputs().get("out", [])
+                ]
+                mine = task.process(arrived)
+                assert [(each.key.encode(), each.value and dict(each.value), each.at) for each in mine] == written
+        finally:
+            library.close()
+    assert stopped > 5
+    with TopologyTestDriver(ours(steps, APPLICATION, 1), spark=spark) as driver:
+        for key in "klm":
+            if key == "m":
+                with pytest.raises(StreamplanError, match="of suppress is full, at t-0 offset 2"):
+                    driver.pipe("t", {"n": 1}, key=key, at="12:00")
+            else:
+                driver.pipe("t", {"n": 1}, key=key, at="12:00")
 
 
 def buffered(changelog: Mapping[Any, bytes | None]) -> dict[Any, bytes | None]:

@@ -353,6 +353,109 @@ def test_a_processor_behind_another_one_has_its_keys_and_the_time_of_records_tha
         assert (driver.store("last")["all"], driver.store("sums")["sum"]) == (2, 3)
 
 
+class Found(Processor):
+    """Looks up in a global table. It has a store of its own where it is declared with one."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.prices = context, context.get_state_store("prices")
+
+    def process(self, record: Record) -> None:
+        self.tell(record.value.line, None)
+
+    def tell(self, line: str, n: int | None) -> None:
+        row = self.prices.get(line)
+        found = None if row is None else (row.value.n, ms(row.timestamp))
+        rest = [(key, row.value.n, ms(row.timestamp)) for key, row in self.prices.range("b", "d")]
+        rest += [(key, row.value.n, ms(row.timestamp)) for key, row in self.prices.reverse_all()]
+        self.context.forward({"text": f"{n} {found} {rest} {self.prices.approximate_num_entries()}"})
+
+
+class Counted(Found):
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.seen = context.get_state_store("seen")
+
+    def process(self, record: Record) -> None:
+        self.seen.put(record.value.line, 1 + (self.seen.get(record.value.line) or 0))
+        self.tell(record.value.line, self.seen.get(record.value.line))
+
+
+class LibraryFound:
+    """The same with the library's stores. ``seen`` tells whether it has a store of its own."""
+
+    def __init__(self, jvm: Any, *, seen: bool) -> None:
+        self._jvm, self._counts = jvm, seen
+
+    def init(self, context: Any) -> None:
+        self._context, self._prices = context, context.getStateStore("prices")
+        self._seen = context.getStateStore("seen") if self._counts else None
+
+    def process(self, record: Any) -> None:
+        line, n = json.loads(bytes(record.value()))["line"].encode(), None
+        if self._seen is not None:
+            before = raw(self._seen.get(line))
+            n = 1 + (0 if before is None else number(before))
+            self._seen.put(line, long(n))
+        row = self._prices.get(line)
+        found = None if row is None else self._row(row)
+        rest = [(bytes(key).decode(), *self._row(row)) for key, row in entries(self._prices.range(b"b", b"d"))]
+        rest += [(bytes(key).decode(), *self._row(row)) for key, row in entries(self._prices.reverseAll())]
+        text = f"{n} {found} {rest} {len(entries(self._prices.all()))}"
+        value = json.dumps({"text": text}, separators=(",", ":")).encode()
+        self._context.forward(record.withValue(value))
+
+    def _row(self, row: Any) -> tuple[int, int]:
+        return json.loads(bytes(row.value()))["n"], int(row.timestamp())
+
+
+def test_classes_with_and_without_a_store_read_a_global_table_as_in_the_library(spark: SparkSession, jvm: Any) -> None:
+    topology = Topology("prices")
+    prices = topology.global_table("prices", value=Json("n bigint"), store="prices")
+    lines = topology.stream("lines", value=Json("line string"))
+    lines.process(Found, stores={"prices": prices}, schema="text string").to("found")
+    seen = KeyValueStore(String(), Long())
+    lines.process(Counted, stores={"seen": seen, "prices": prices}, schema="text string").to("counted")
+    pipeline = Pipeline("prices", topology, "Prices.", {"lines": 2, "prices": 3, "found": 1, "counted": 1})
+
+    library, drawn, at, written = Library(jvm, "prices"), random.Random(11), BEGIN, 0
+    add_stores(library, {"seen": seen})
+    serdes = (library.bytes, library.bytes)
+    consumed, produced = library.option("Consumed", "with", *serdes), library.option("Produced", "with", *serdes)
+    library.builder.globalTable("prices", consumed, library.option("Materialized", "as", "prices"))
+    stream = library.builder.stream("lines", consumed)
+    stream.process(supplier(lambda: LibraryFound(jvm, seen=False)), strings(jvm, [])).to("found", produced)
+    stream.process(supplier(lambda: LibraryFound(jvm, seen=True)), strings(jvm, ["seen"])).to("counted", produced)
+    theirs = ProcessorDriver(library, "prices", BEGIN)
+    try:
+        assert topology.describe() == theirs.description
+        with TopologyTestDriver(pipeline, spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
+            for turn in range(40):
+                at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000]))
+                topic = drawn.choice(["prices", "lines"])
+                key = drawn.choice(["a", "b", "c", "d", "e"])
+                value: Any = drawn.choice([None, {"n": turn}, {"n": turn}])
+                if topic == "lines":
+                    key, value = "k", {"line": key}
+                elif turn == 20:
+                    key = None
+                data = None if value is None else value_bytes(value)
+                driver.pipe(topic, data, key=key, at=at)
+                theirs.pipe(topic, data, at, key=None if key is None else key.encode())
+                for name in ("found", "counted", "prices-seen-changelog"):
+                    mine, its = [in_bytes(each) for each in driver.output(name)], theirs.output(name)
+                    assert mine == its, f"turn {turn}"
+                    written += len(its)
+            assert driver.dead_letters == []
+            driver.pipe("prices", b"no JSON", key="a", at=at)
+            driver.pipe("lines", {"line": "a"}, key="k", at=at)
+            (letter, other) = driver.dead_letters
+            assert "a row of the global table prices: the value is not JSON" in letter.reason
+            assert "a row of the global table prices: the value is not JSON" in other.reason
+    finally:
+        theirs.close()
+    assert written > 40
+
+
 class Latest(Processor):
     """Keeps every value, and forwards the last one by time."""
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from streamplan.errors import Refused
 from streamplan.model.acls import Operation, Role, required_acls
 from streamplan.model.column_lineage import Column, column_lineage
 from streamplan.model.kstream import GlobalKTable, KStream
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor import STREAM_TIME, KeyValueStore, Processor, ProcessorContext, Record
 from streamplan.model.stages import repeats_its_state
 from streamplan.model.topology import Topology
 from streamplan.model.unused import unused
 from streamplan.observability.diagram import diagram_of
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Long, String
 
 COUNTS = {"orders": 2, "products": 3}
 VALUE = {"id": "id", "price": "table.price"}
@@ -62,10 +66,63 @@ def test_permissions_lineage_and_the_diagram_have_the_table() -> None:
     acls = [
         (acl.name, acl.reason) for acl in required_acls(pipeline, Role.AGGREGATOR) if acl.operation is Operation.READ
     ]
-    assert ("products", "sub-topology 1 joins it as a global table") in acls
+    assert ("products", "sub-topology 1 reads it as a global table") in acls
     assert column_lineage(pipeline.topology)["priced"]["price"] == {Column("products", "price")}
     edges = {(start, end) for start, end, _ in diagram_of(pipeline).edges}
     assert ("topic products", "1 KSTREAM-LEFTJOIN-0000000004") in edges
+
+
+class Priced(Processor):
+    """Looks prices up. It has no store of its own."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.products = context, context.get_state_store("prices")
+
+    def process(self, record: Record) -> None:
+        row = self.products.get(record.value.product)
+        self.context.forward({"price": None if row is None else row.value.price})
+
+
+class Ticking(Priced):
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.schedule("1 minute", STREAM_TIME, print)
+
+
+def read_by_a_class(**stores: Any) -> Topology:
+    topology = Topology("app")
+    prices = topology.global_table("products", value=Json("name string, price double"), store="prices")
+    orders = topology.stream("orders", value=Json("id string, product string"))
+    orders.process(Priced, stores={"prices": prices, **stores}, schema="price double").to("priced")
+    return topology
+
+
+@pytest.mark.parametrize("stores", [{}, {"own": KeyValueStore(String(), Long())}])
+def test_a_class_that_reads_a_global_table_is_not_connected_with_it(stores: dict[str, Any]) -> None:
+    topology = read_by_a_class(**stores)
+    (processing,) = topology.subtopologies
+    assert (processing.global_topics, processing.stores) == (("products",), tuple(stores))
+    assert f"stores: [{', '.join(stores)}]" in topology.describe()
+    pipeline = Pipeline("p", topology, "", COUNTS)
+    assert unused(pipeline) == ()
+    assert Column("products", "price") in column_lineage(topology)["priced"]["price"]
+    edges = {(start, end) for start, end, _ in diagram_of(pipeline).edges}
+    assert ("topic products", "1 KSTREAM-PROCESSOR-0000000003") in edges
+    assert repeats_its_state(processing) is not bool(stores)
+
+
+def test_a_class_asks_for_the_store_of_a_global_table_by_its_name() -> None:
+    topology, orders, products = declared()
+    orders.process(Priced, stores={"prices": products}, schema="price double").to("priced")
+    assert "the store of the table is 'products-STATE-STORE-0000000000', and not 'prices'" in faults(topology)
+
+
+def test_a_class_of_global_tables_alone_has_no_punctuator() -> None:
+    topology = Topology("app")
+    prices = topology.global_table("products", value=Json("name string, price double"), store="prices")
+    orders = topology.stream("orders", value=Json("id string, product string"))
+    orders.process(Ticking, stores={"prices": prices}, schema="price double").to("priced")
+    assert "schedules a punctuator, and the processor has only global tables" in faults(topology)
 
 
 def test_what_nobody_uses_is_told_of_the_table_and_of_the_stream() -> None:

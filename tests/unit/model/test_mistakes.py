@@ -127,7 +127,7 @@ orders.process("Detector", store="seen", state="n bigint")
 → 1: process: 'Detector' is no class of processors. Write Detector without quotes, for it is the class that is given
 
 orders.process(Detector, stores={"seen": "n bigint"})
-→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore, a WindowStore, a SessionStore, a VersionedKeyValueStore or a KTable. For example KeyValueStore(String(), Long())
+→ 1: process: stores['seen'] is the text 'n bigint'; it takes a KeyValueStore, a WindowStore, a SessionStore, a VersionedKeyValueStore, a KTable or a GlobalKTable. For example KeyValueStore(String(), Long())
 
 orders.process(Forgetful, stores={"seen": KeyValueStore(String())}, schema="n bigint")
 → 1: KeyValueStore: the argument value_serde is missing. For example KeyValueStore(String(), Long())
@@ -846,7 +846,8 @@ orders.process(Configured, stores={"seen": KeyValueStore(String(), Long())})
 → 4: process: Configured.init: 'ProcessorContext' object has no attribute 'appConfigs'. Read it from os.environ, or from a constant of the module: a declaration has no configuration of the client
 
 orders.process(Detector, stores={"products": products})
-→ 1: process: stores['products'] is a GlobalKTable; it takes a KeyValueStore, a WindowStore, a SessionStore, a VersionedKeyValueStore or a KTable. Look it up before the class: left_join(products, {…}, key='product').process(…)
+→ 1: process: Detector.process takes (self, record, store), and is called with self, the record. Write def process(self, record)
+→ 1: process: the store of the table is 'products-STATE-STORE-0000000006', and not 'products'. Write global_table(…, store='products'), or stores={'products-STATE-STORE-0000000006': …}
 
 customers.suppress(UntilTimeLimit("5 minutes", max_bytes=10_000))
 → 1: UntilTimeLimit: there is no argument 'max_bytes'. The buffer is on disk, and bounded by its number of keys: max_records=10_000

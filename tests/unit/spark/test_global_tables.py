@@ -11,7 +11,16 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from streamplan.serdes.json import Json
-from streamplan.spark.global_tables import Reader, Rows, TableInJob, TableRecord, Told, rows_of_job, tell_offsets
+from streamplan.spark.global_tables import (
+    Reader,
+    Rows,
+    StoredRows,
+    TableInJob,
+    TableRecord,
+    Told,
+    rows_of_job,
+    tell_offsets,
+)
 
 from tests.support.fake_cluster import FakeCluster
 
@@ -46,9 +55,9 @@ def test_a_row_that_cannot_be_read_gives_the_reason_until_another_one_comes() ->
 
 
 def test_only_what_is_new_is_read() -> None:
-    told = Told((), [(0, 0, "YQ==", "e30="), (0, 1, "YQ==", "eyJuIjogNX0="), (1, 0, "Yg==", None)])
+    told = Told((), [(0, 0, "YQ==", "e30=", 7), (0, 1, "YQ==", "eyJuIjogNX0=", 8), (1, 0, "Yg==", None, 9)])
     assert len([*TableInJob()("t", told, {})]) == 3
-    assert [*TableInJob()("t", told, {0: 1, 1: 1})] == [record(1, b"a", b'{"n": 5}')]
+    assert [*TableInJob()("t", told, {0: 1, 1: 1})] == [record(1, b"a", b'{"n": 5}')._replace(timestamp=8)]
 
 
 def test_rows_are_those_of_a_plain_fold_of_all_records() -> None:
@@ -65,6 +74,23 @@ def test_rows_are_those_of_a_plain_fold_of_all_records() -> None:
                 expected[key] = {"n": number, "s": None}
         rows.put(records)
         assert found(rows, *keys) == [expected.get(key) for key in keys]
+
+
+def test_the_rows_that_a_class_reads_are_those_of_a_plain_fold_in_the_order_of_their_keys() -> None:
+    chosen = random.Random(7)
+    rows, expected = StoredRows(), dict[bytes, TableRecord]()
+    keys = [b"%d" % number for number in range(20)]
+    for offset in range(500):
+        new = record(offset, chosen.choice([None, *keys]), chosen.choice([None, b"{}"]))
+        rows.put([new])
+        if new.key is not None:
+            expected.pop(new.key, None)
+            if new.value is not None:
+                expected[new.key] = new
+        assert [rows.get(key) for key in keys] == [expected.get(key) for key in keys]
+        first, last = chosen.choice([None, *keys]), chosen.choice([None, *keys])
+        within = [key for key in sorted(expected) if (first or b"") <= key <= (last or b"x")]
+        assert rows.between(first, last) == within
 
 
 class Job:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from streamplan.errors import StreamplanError
 from streamplan.model.operations import SuppressUpdates
 from streamplan.serdes.suppress_buffer import BufferedUpdate
 
@@ -51,6 +52,23 @@ def test_updates_are_passed_once_whatever_micro_batches_they_come_in(max_records
             updates = updates[taken:]
         assert passed == expected, seed
         assert passed
+
+
+def test_a_buffer_that_is_full_stops_the_application_where_another_one_would_pass_an_update_early() -> None:
+    stopped = 0
+    for seed in range(100):
+        updates = drawn(seed)
+        for number in range(1, len(updates) + 1):  # the first update with which a buffer of two keys passes more
+            if account(updates[:number], 2) != account(updates[:number]):
+                break
+        else:
+            continue
+        task = BufferTask(SuppressUpdates.of("buffer", LIMIT_MS, 2, shuts_down=True))
+        task.process(updates[: number - 1])
+        with pytest.raises(StreamplanError, match=f"of suppress is full, at t-0 offset {number - 1}:.* 3 keys"):
+            task.process(updates[number - 1 :])
+        stopped += 1
+    assert stopped > 50
 
 
 def test_what_waits_is_restored_from_the_changelog() -> None:

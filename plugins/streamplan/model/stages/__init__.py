@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from streamplan.model.diagnostics import Diagnostic
-from streamplan.model.operations import GlobalJoin
+from streamplan.model.operations import global_topics_of
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stages.aggregate import AggregateStage
 from streamplan.model.stages.chain import StageChain, in_order
@@ -87,8 +87,9 @@ def stage_of(subtopology: Subtopology) -> Stage:
 def repeats_its_state(subtopology: Subtopology) -> bool:
     """Whether a micro-batch that runs again leaves the same state. Behind a global table it may meet other rows."""
     given = [stage for stage in stages_of(subtopology) if not stage.is_at_sources]
-    before = subtopology.upstream_of(node for stage in given for node in (*stage.takers, *stage.looked_up))
-    return not any(isinstance(node, Processor) and isinstance(node.operation, GlobalJoin) for node in before)
+    takers = [node for stage in given for node in (*stage.takers, *stage.looked_up)]
+    before = (*takers, *subtopology.upstream_of(takers))
+    return not any(isinstance(node, Processor) and global_topics_of(node.operation) for node in before)
 
 
 def passing_by(subtopology: Subtopology) -> tuple[str, ...]:

@@ -416,7 +416,7 @@ class OperatorPlanner:
                         f"what {process.function.name} forwards to {' and '.join(children)} need not be the same again",
                         remedy="Put repartition(name='…') behind it, and split the stream there.",
                     )
-                return process_records(frame, process, self.subtopology.id, children)
+                return process_records(frame, process, self.subtopology.id, children, self.read_table)
             case Merge() | SeveralTopics():
                 return self._merge(node, predecessors)
             case Peek(metrics=metrics):
@@ -561,7 +561,7 @@ class OperatorPlanner:
         """Call a function once with each record, beside what becomes of the records: several outputs may come of it."""
         assert isinstance(node.operation, ACTS)
         if self._acts and isinstance(node.operation, ProcessToAct):
-            called = process_records(frame.accepted(), node.operation, self.subtopology.id)
+            called = process_records(frame.accepted(), node.operation, self.subtopology.id, read_table=self.read_table)
             self.write(dead_letter_rows(called.rejected()))
         elif self._acts:
             self.write(dead_letter_rows(call_with(frame.accepted(), node.operation.function)))

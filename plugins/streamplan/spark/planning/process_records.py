@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from streamplan.model.functions import STOP
 from streamplan.model.operations import ProcessWithoutStores
-from streamplan.model.processor import Processor, Record, RecordMetadata
+from streamplan.model.processor import KeyValueStore, Processor, Record, RecordMetadata
 from streamplan.model.processor_stores import require_store
 from streamplan.model.windows import Duration
 from streamplan.serdes.arrow import python_values, struct_type
@@ -23,6 +23,7 @@ from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import KeySerde
 from streamplan.serdes.serde import Undecodable
 from streamplan.spark.arrow_function import ArrowFunction
+from streamplan.spark.global_tables import ReadTable, stored_rows_of_job
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import noted
 from streamplan.spark.planning.compiled_plan import map_in_arrow
@@ -32,6 +33,7 @@ from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit,
 from streamplan.spark.planning.keys import read_key
 from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.records import CHILD, RecordFrame
+from streamplan.spark.planning.task_stores import global_store
 from streamplan.spark.sources import HEADERS
 
 _KEY, _HAS_VALUE, _POSITION, _AT, _HEADERS, _CHILD = "_key", "_has_value", "_position", "_at", "_headers", "_child"
@@ -48,7 +50,11 @@ _PLACED = {
 
 
 def process_records(
-    frame: RecordFrame, operation: ProcessWithoutStores, subtopology: int, children: Sequence[str] = ()
+    frame: RecordFrame,
+    operation: ProcessWithoutStores,
+    subtopology: int,
+    children: Sequence[str] = (),
+    read_table: ReadTable | None = None,
 ) -> RecordFrame:
     """Call a class with each record.
 
@@ -57,6 +63,7 @@ def process_records(
         operation: What is done with them.
         subtopology: The number of the sub-topology.
         children: The names of the nodes behind it.
+        read_table: Reads global tables in the workers. None takes them for empty: where nobody looks at the results.
 
     Returns:
         The records that the class forwards, and those that are rejected.
@@ -68,7 +75,7 @@ def process_records(
         f"{_POSITION} int, {_KEY} binary, {_HAS_VALUE} boolean, {_AT} bigint, {_HEADERS} {HEADERS}, {_CHILD} string"
     )
     given = frame.data.withColumns({_KEY: frame.key, _HAS_VALUE: frame.has_value})
-    made = processed_batches(operation, frame.key_serde, subtopology, children)
+    made = processed_batches(operation, frame.key_serde, subtopology, children, read_table)
     data = map_in_arrow(given, made, ", ".join([*columns, f"record {record_type}", placed]))
 
     record, rejected = F.col("record"), F.col("record.reason").isNotNull()
@@ -93,7 +100,11 @@ def process_records(
 
 
 def processed_batches(
-    operation: ProcessWithoutStores, key_serde: KeySerde, subtopology: int, children: Sequence[str] = ()
+    operation: ProcessWithoutStores,
+    key_serde: KeySerde,
+    subtopology: int,
+    children: Sequence[str] = (),
+    read_table: ReadTable | None = None,
 ) -> ArrowFunction:
     """Return what makes of Arrow batches the records that a class forwards.
 
@@ -102,6 +113,7 @@ def processed_batches(
         key_serde: Reads their keys.
         subtopology: The number of the sub-topology.
         children: The names of the nodes behind it.
+        read_table: Reads global tables in the workers; None takes them for empty.
     """
     value_type = struct_type(dict(operation.fields))
 
@@ -129,7 +141,12 @@ def processed_batches(
                     of = {name: records[row][name].as_py() for name in _OF_RECORD}
                     task = tasks.get(of["partition"])
                     if task is None:
-                        task = tasks[of["partition"]] = _Task(operation, children, f"{subtopology}_{of['partition']}")
+                        stores = {
+                            each.store: global_store(each, stored_rows_of_job(each.topic, read_table))
+                            for each in operation.global_stores
+                        }
+                        task_id = f"{subtopology}_{of['partition']}"
+                        task = tasks[of["partition"]] = _Task(operation, children, task_id, stores)
                     try:
                         if row in faults:
                             raise Unfit(f"cannot be called: {faults[row]}")
@@ -187,8 +204,14 @@ def _made(
 class _Task:
     """An object of the class, for the records that a Spark task has of a stream task."""
 
-    def __init__(self, operation: ProcessWithoutStores, children: Sequence[str], task_id: str) -> None:
-        self._context = _Context(operation, children, task_id)
+    def __init__(
+        self,
+        operation: ProcessWithoutStores,
+        children: Sequence[str],
+        task_id: str,
+        stores: Mapping[str, KeyValueStore[Any, Any]],
+    ) -> None:
+        self._context = _Context(operation, children, task_id, stores)
         self._processor: Processor = operation.function.call()
         self._processor.init(self._context)
         self.called, self.close = self._processor.process, self._processor.close
@@ -207,16 +230,23 @@ class _Task:
 class _Context(ForwardingContext):
     """The context of a class that keeps nothing."""
 
-    def __init__(self, operation: ProcessWithoutStores, children: Sequence[str], task_id: str) -> None:
+    def __init__(
+        self,
+        operation: ProcessWithoutStores,
+        children: Sequence[str],
+        task_id: str,
+        stores: Mapping[str, KeyValueStore[Any, Any]],
+    ) -> None:
         super().__init__(operation, children)
-        self._task_id = task_id
+        self._task_id, self._stores = task_id, stores
 
     @property
     def task_id(self) -> str:
         return self._task_id
 
     def get_state_store(self, name: str) -> Any:
-        require_store(name, ())
+        require_store(name, self._stores)
+        return self._stores[name]
 
     def current_stream_time(self) -> datetime | None:
         raise RuntimeError("a processor without a store does not know the stream time: declare a store with stores=…")

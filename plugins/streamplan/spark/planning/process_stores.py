@@ -20,6 +20,7 @@ from streamplan.model.functions import STOP
 from streamplan.model.operations import Count, ProcessWithStores, SessionStateStore, StateStore, VersionedStateStore
 from streamplan.model.processor_topology import Processor
 from streamplan.serdes.field_types import parse_type
+from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.planning.aggregation import stored_record
 from streamplan.spark.planning.field_types import as_state, from_state, state_name
 from streamplan.spark.planning.keys import number_of, read_key
@@ -46,6 +47,7 @@ def process_with_stores(
     ticks: DataFrame | None = None,
     tables: Sequence[ReadUpdates] = (),
     children: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    read_table: ReadTable | None = None,
 ) -> DataFrame:
     """Process the records of each stream task.
 
@@ -58,6 +60,7 @@ def process_with_stores(
         ticks: A stream with rows for stream tasks that the wall clock may give a time; None where it gives none.
         tables: The stores of other operations that the classes read.
         children: By the name of a processor the names of the nodes behind it.
+        read_table: Reads global tables in the workers; None takes them for empty.
 
     Returns:
         A row for each record that a class forwards, with its value in ``fields<of>``, where ``of`` is the place of the
@@ -71,7 +74,7 @@ def process_with_stores(
     rows = reduce(DataFrame.unionByName, (_changes(place, table) for place, table in enumerate(tables)), rows)
     if ticks is not None:
         rows = rows.unionByName(ticks, allowMissingColumns=True)
-    state = ProcessStoresState(subtopology, tasks, _operations(stores), [table.store for table in tables])
+    state = ProcessStoresState(subtopology, tasks, _operations(stores), [table.store for table in tables], read_table)
     return _transformed(rows, state, nodes)
 
 

@@ -29,6 +29,8 @@ from streamplan.serdes.field_types import parse_type
 from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import KeySerde
 from streamplan.serdes.serde import Serde, Undecodable
+from streamplan.spark.global_tables import ReadTable as ReadGlobalTable
+from streamplan.spark.global_tables import stored_rows_of_job
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import note
 from streamplan.spark.planning.field_types import in_state
@@ -37,7 +39,15 @@ from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit,
 from streamplan.spark.planning.punctuators import Punctuators
 from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import sweep_is_due, task_order
-from streamplan.spark.planning.task_stores import BEFORE_ALL_TIME, ReadTable, TableStore, TaskStore, bounds_of, start_of
+from streamplan.spark.planning.task_stores import (
+    BEFORE_ALL_TIME,
+    ReadTable,
+    TableStore,
+    TaskStore,
+    bounds_of,
+    global_store,
+    start_of,
+)
 from streamplan.spark.sink.writers import times_by_clock
 
 RECORD = ("topic", "partition", "offset", "headers", "original_key", "value", "reason", "order", "partition_time")
@@ -94,6 +104,7 @@ class _Context(ForwardingContext):
         stores: The stores of the stream task, and those of other operations.
         of: The place of the class.
         punctuators: Those of the stream task.
+        read_table: Reads global tables; None takes them for empty.
     """
 
     def __init__(
@@ -103,10 +114,13 @@ class _Context(ForwardingContext):
         stores: Mapping[str, TaskStore | ReadTable],
         of: int,
         punctuators: Punctuators,
+        read_table: ReadGlobalTable | None,
     ) -> None:
         super().__init__(task.operation, task.children)
         self._task, self._task_id, self._of, self._punctuators = task, task_id, of, punctuators
         self._stores = {name: stores[name].seen for name in task.operation.stores}
+        for of_table in task.operation.global_stores:
+            self._stores[of_table.store] = global_store(of_table, stored_rows_of_job(of_table.topic, read_table))
         self.stream_time = BEFORE_ALL_TIME
         self.processor: Processor | None = None
         """The object of the class, when its ``init`` was called."""
@@ -146,6 +160,7 @@ class ProcessStoresState(StatefulProcessor):
         stores: What writes each store, in the order of the state's variables.
         tables: The stores of other operations that the classes read. A row with a change of one has its place from the
             end in ``of``: -1 for the first one.
+        read_table: Reads global tables; None takes them for empty.
     """
 
     def __init__(
@@ -154,7 +169,9 @@ class ProcessStoresState(StatefulProcessor):
         tasks: Sequence[TaskProcessor],
         stores: Sequence[StateStore],
         tables: Sequence[TableStore] = (),
+        read_table: ReadGlobalTable | None = None,
     ) -> None:
+        self._read_table = read_table
         self._subtopology, self._tasks, self._operations, self._tables = subtopology, tasks, stores, tables
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -271,7 +288,10 @@ class ProcessStoresState(StatefulProcessor):
             now_ms,
             min((each.interval_ms for each in schedules), default=None),
         )
-        self._contexts = [_Context(task, task_id, stores, of, self._punctuators) for of, task in enumerate(self._tasks)]
+        self._contexts = [
+            _Context(task, task_id, stores, of, self._punctuators, self._read_table)
+            for of, task in enumerate(self._tasks)
+        ]
         self._processors = [task.operation.function.call() for task in self._tasks]
         for context, processor in zip(self._contexts, self._processors, strict=True):
             processor.init(context)

@@ -2,7 +2,8 @@
 
 Sources: ``KTableSuppressProcessorSupplier`` and ``InMemoryTimeOrderedKeyValueChangeBuffer`` of Kafka Streams 4.3. A key
 waits from its first update on. Later updates replace the value, and not the time. What has waited long enough by the
-newest update that has come is passed, by time and key.
+newest update that has come is passed, by time and key. If more keys wait than the buffer takes, those are passed that
+wait longest, or the application stops.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
+from streamplan.errors import StreamplanError
 from streamplan.model.operations import SuppressUpdates
 from streamplan.serdes.primitive import String
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, too_large
@@ -86,8 +88,11 @@ class SuppressState(ProcessState):
             if entry.due != due or entry.value is None:
                 heappop(self._waiting)
                 continue
-            if due > self._stream_time and not self._is_over_capacity:
-                return
+            if due > self._stream_time:
+                if not self._is_over_capacity:
+                    return
+                if self._suppress.shuts_down:
+                    raise self._full(row)
             heappop(self._waiting)
             self._waiting_keys.discard(key)
             yield from self._passed(row, key, BufferedUpdate.parse(entry.value), places)
@@ -101,6 +106,16 @@ class SuppressState(ProcessState):
     def _is_over_capacity(self) -> bool:
         most = self._suppress.max_records
         return most is not None and len(self._waiting_keys) > most
+
+    def _full(self, row: Row) -> StreamplanError:
+        record = row.record
+        place = f", at {record['topic']}-{record['partition']} offset {record['offset']}" if record["topic"] else ""
+        return StreamplanError(
+            f"the buffer {self._operation.store} of suppress is full{place}",
+            expected=f"at most {self._suppress.max_records} keys wait in a stream task",
+            observed=f"{len(self._waiting_keys)} keys",
+            remedy="Nothing of this micro-batch is committed. Declare a greater max_records, and start again.",
+        )
 
     def _passed(self, row: Row, key: bytes, update: BufferedUpdate, places: Iterator[int]) -> Iterator[Row]:
         """The rows of an update, which belong to the record that has let it pass."""

@@ -20,7 +20,13 @@ from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from streamplan.model.operations import SessionStateStore, StateStore, TimestampedStateStore, VersionedStateStore
+from streamplan.model.operations import (
+    GlobalStore,
+    SessionStateStore,
+    StateStore,
+    TimestampedStateStore,
+    VersionedStateStore,
+)
 from streamplan.model.processor import (
     KeyValue,
     KeyValueStore,
@@ -44,7 +50,8 @@ from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.json import Json
 from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import FIELD, KeySerde, Primitive
-from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
+from streamplan.serdes.serde import MAX_BYTES, Serde, Undecodable, too_large
+from streamplan.spark.global_tables import StoredRows
 from streamplan.spark.planning.function_results import Unfit, fields_of, parts_of
 from streamplan.spark.planning.python_functions import with_attributes
 
@@ -493,6 +500,23 @@ class ReadTable:
         list(self._keys.store())
 
 
+def global_store(store: GlobalStore, rows: StoredRows) -> KeyValueStore:
+    """Return the store of a global table as a class sees it."""
+    return _GlobalTable(store, rows)
+
+
+class _GlobalKeys:
+    """The keys of a global table, and their values with their times, in bytes."""
+
+    def __init__(self, rows: StoredRows) -> None:
+        self._rows, self.between = rows, rows.between
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key with its time; None for none."""
+        record = self._rows.get(key)
+        return None if record is None or record.value is None else with_time(record.value, record.timestamp)
+
+
 def start_of(key: bytes) -> int:
     """Return when a window begins, in ms, of its key in bytes."""
     return int.from_bytes(key[-STORED_WINDOW_BYTES:-SEQUENCE_NUMBER_BYTES], "big", signed=True)
@@ -508,7 +532,7 @@ def bounds_of(key: bytes) -> tuple[int, int]:
 class _Entries(KeyValueStore[Any, Any]):
     """What can be read of keys and values."""
 
-    def __init__(self, keys: TaskKeys, codec: Codec) -> None:
+    def __init__(self, keys: TaskKeys | _GlobalKeys, codec: Codec) -> None:
         self._keys, self._codec = keys, codec
 
     def get(self, key: Any) -> Any:  # type: ignore[override]  # a store of all keys is asked for one
@@ -576,7 +600,7 @@ class _KeyValues(_Entries):
 class _Table(_Entries):
     """The store of another operation as a class sees it."""
 
-    def __init__(self, store: TableStore, keys: TaskKeys) -> None:
+    def __init__(self, store: TableStore, keys: TaskKeys | _GlobalKeys) -> None:
         super().__init__(keys, TimestampedCodec(store.key_serde, store.serde))
         self._name = store.name
 
@@ -597,6 +621,20 @@ class _Table(_Entries):
             f"the store {self._name!r} can only be read: its operation would not know of the change. "
             "Declare a store of the class: stores={'seen': KeyValueStore(…)}"
         )
+
+
+class _GlobalTable(_Table):
+    """The store of a global table as a class sees it."""
+
+    def __init__(self, store: GlobalStore, rows: StoredRows) -> None:
+        super().__init__(TableStore(store.store, store.key_serde, store.row), _GlobalKeys(rows))
+        self._topic = store.topic
+
+    def _seen(self, value: bytes | None) -> Any:
+        try:
+            return super()._seen(value)
+        except Undecodable as error:
+            raise ValueError(f"a row of the global table {self._topic}: {error}") from error
 
 
 class _Windows(WindowStore[Any, Any]):

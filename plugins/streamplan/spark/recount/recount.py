@@ -44,12 +44,12 @@ from streamplan.model.operations import (
     Count,
     FinalAggregate,
     FinalCount,
-    GlobalJoin,
     Merge,
     Process,
     ProcessWithStores,
     ToStream,
     function_of,
+    global_topics_of,
 )
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
@@ -636,9 +636,9 @@ def _not_deterministic(nodes: Iterable[Node]) -> str:
 
 
 def _global_table(nodes: Iterable[Node]) -> str:
-    """Return the topic of a global table that one of some nodes joins; empty where none does."""
-    joins = (node.operation for node in nodes if isinstance(node, Processor))
-    return next((operation.topic for operation in joins if isinstance(operation, GlobalJoin)), "")
+    """Return the topic of a global table in which one of some nodes looks up; empty where none does."""
+    operations = (node.operation for node in nodes if isinstance(node, Processor))
+    return next((topic for operation in operations for topic in global_topics_of(operation)), "")
 
 
 def _rejecting_actions(nodes: Iterable[Node]) -> str:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import Processor
 from streamplan.model.stages.process_stores import ProcessStoresStage
+from streamplan.spark.global_tables import ReadTable
 from streamplan.spark.planning.operators import OperatorPlanner
 from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.process_stores import (
@@ -30,7 +31,7 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
 
     most_recounted: ClassVar[int | None] = 0  # The classes are not called again.
 
-    def inputs(self, planner: OperatorPlanner) -> list[RecordFrame]:
+    def inputs(self, planner: OperatorPlanner) -> _Inputs:
         """See :meth:`StagePlan.inputs`. The records of each processor; what other operations store; and all records.
 
         All that the task reads are for the stream time, where some of them come to no processor.
@@ -40,7 +41,7 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
             planner.plan([*self.stage.subtopology.upstream_of([node]), node])
         stored = [planner.frame_of(node.name).accepted().with_fields for node in self.stage.read_nodes]
         read = planner.source_frames().values() if self.stage.reads_all_times or self.is_part else ()
-        return [*records, *stored, *read]
+        return _Inputs([*records, *stored, *read], planner.read_table)
 
     def reject(self, planner: OperatorPlanner) -> None:
         """See :meth:`OperatorPlan.reject`."""
@@ -51,13 +52,13 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
         planner.plan_before(self.stage.nodes)
         return [_processable(planner, planner.inputs_of(node)[0]) for node in self.stage.nodes]
 
-    def operate(self, inputs: list[RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
+    def operate(self, inputs: _Inputs, ticks: Callable[[], DataFrame] | None) -> DataFrame:
         """See :meth:`StagePlan.operate`."""
         of_clock = None
         if self.stage.punctuates_ms is not None:
             assert ticks is not None, f"sub-topology {self.stage.subtopology.id} needs ticks"
             of_clock = ticks()
-        return self._operated(inputs, of_clock)
+        return self._operated(inputs, of_clock, inputs.read_table)
 
     def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: list[RecordFrame]) -> None:
         """See :meth:`StagePlan.bind`."""
@@ -98,7 +99,7 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
         planner.bind_all(frames)
         given = self.inputs(planner)[: len(self.stage.nodes) + len(self.stage.read_nodes)]
         nothing = [replace(frame, data=frame.data.where("false")) for frame in given]
-        self.bind(planner, self._operated(nothing, None), nothing)
+        self.bind(planner, self._operated(nothing, None, None), nothing)
         return Recounted()
 
     def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
@@ -111,7 +112,9 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
         rows = process_with_stores(self.stage.subtopology.id, [node], self.stage.store_nodes, inputs, [])
         return forwarded_records(node, 0, rows)
 
-    def _operated(self, inputs: list[RecordFrame], ticks: DataFrame | None) -> DataFrame:
+    def _operated(
+        self, inputs: Sequence[RecordFrame], ticks: DataFrame | None, read_table: ReadTable | None
+    ) -> DataFrame:
         nodes = self.stage.nodes
         records, read = inputs[: len(nodes)], inputs[len(nodes) :]
         of_tables = len(self.stage.read_nodes)
@@ -125,7 +128,16 @@ class ProcessStoresPlan(OperatorPlan[ProcessStoresStage]):
             ticks,
             tables,
             {node.name: self.stage.subtopology.children_of(node) for node in nodes},
+            read_table,
         )
+
+
+class _Inputs(list[RecordFrame]):
+    """What the state is given: records, and what reads global tables in the workers."""
+
+    def __init__(self, frames: Sequence[RecordFrame], read_table: ReadTable | None) -> None:
+        super().__init__(frames)
+        self.read_table = read_table
 
 
 def _processable(planner: OperatorPlanner, frame: RecordFrame) -> RecordFrame:
