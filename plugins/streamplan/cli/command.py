@@ -26,6 +26,7 @@ _OTHER_OPTIONS = {
     **dict.fromkeys(("--config", "--properties", "--consumer.config", "--producer.config"), "--command-config"),
     **dict.fromkeys(("--group", "--group-id", "--app-id", "--application"), "--application-id"),
     **dict.fromkeys(("-y", "--force", "--assume-yes"), "--yes"),
+    **dict.fromkeys(("-K", "--property", "--reader-property"), "--key-separator"),
     "-p": "--port",
 }
 """Options of other tools, and what they are called here."""

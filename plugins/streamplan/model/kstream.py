@@ -1649,7 +1649,8 @@ class KStream(_Declared[K, V]):
                 written as 8 bytes, and everything else as JSON.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
-        if isinstance(topic, Expression) and topics is None:
+        is_expression = isinstance(topic, Expression) or "(" in topic or "||" in topic  # no name of a topic has these
+        if is_expression and topics is None:
             self._graph.fault("to: an expression is given without the topics", "Write topics=('a', 'b') beside it")
             return
         chosen, topic = self._topics_of(topic, topics), plain(topic)

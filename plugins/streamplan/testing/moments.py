@@ -46,7 +46,7 @@ def milliseconds(duration: str | timedelta) -> int:
     else:
         try:
             found = duration_ms(duration)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise Refused("a duration", expected="as '5 minutes', or a timedelta", observed=repr(duration)) from error
     if found < 0:
         raise Refused("a duration", expected="0 or more", observed=str(duration))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
+from streamplan.errors import Refused
+from streamplan.judged_words import described
 from streamplan.kafka_types import Headers
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.moments import as_milliseconds
@@ -98,7 +100,14 @@ def as_text(records: Iterable[TestRecord | DeadLetter]) -> str:
     Args:
         records: From ``driver.output(…)`` or ``driver.dead_letters``.
     """
-    return "".join(f"{record}\n" for record in records)
+    held: list[Any] = list(records) if isinstance(records, Iterable) else [records]
+    if not all(isinstance(each, TestRecord | DeadLetter) for each in held):
+        raise Refused(
+            "the records of as_text",
+            expected="as_text(driver.output('topic')), or as_text(driver.dead_letters)",
+            observed=described(records),
+        )
+    return "".join(f"{record}\n" for record in held)
 
 
 def text_of(data: bytes | None) -> str | bytes | None:

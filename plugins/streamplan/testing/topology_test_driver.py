@@ -21,7 +21,8 @@ from uuid import UUID, uuid4
 
 from pyspark.sql import SparkSession
 
-from streamplan.errors import Refused, StreamplanError
+from streamplan.errors import Refused, StreamplanError, did_you_mean
+from streamplan.judged_words import described
 from streamplan.kafka_types import Headers, TopicPartition
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
@@ -88,6 +89,13 @@ class TopologyTestDriver:
     """
 
     def __init__(self, pipeline: Pipeline, *, start: Moment = START, spark: SparkSession | None = None) -> None:
+        if not isinstance(pipeline, Pipeline):
+            raise Refused(
+                "the pipeline of TopologyTestDriver",
+                expected="a Pipeline",
+                observed=described(pipeline),
+                remedy="Write TopologyTestDriver(PIPELINE), with from my_pipelines.orders import PIPELINE.",
+            )
         self._declared = pipeline
         self._pipeline = as_tested(pipeline)
         self._now_ms = timestamp_ms(start, as_datetime(0).date())
@@ -191,7 +199,7 @@ class TopologyTestDriver:
             StreamplanError: An expression failed, which stops an application.
         """
         self._require_open()
-        if topic not in self._serdes:
+        if not isinstance(topic, str) or topic not in self._serdes:
             raise Refused(
                 f"topic {topic!r}",
                 expected=f"a source topic of {self._pipeline.name}: {', '.join(sorted(self._serdes))}",
@@ -201,8 +209,8 @@ class TopologyTestDriver:
         count = self._pipeline.partition_counts[topic]
         if partition is None:
             partition = 0 if raw_key is None else partition_for_key(raw_key, count)
-        elif not 0 <= partition < count:
-            raise Refused(f"partition {partition} of {topic}", expected=f"0 to {count - 1}")
+        elif type(partition) is not int or not 0 <= partition < count:
+            raise Refused(f"partition {partition!r} of {topic}", expected=f"0 to {count - 1}")
         timestamp = self._now_ms if at is None else timestamp_ms(at, self.now.date())
         if timestamp_fault(timestamp) is None:
             self._now_ms = max(self._now_ms, timestamp)
@@ -217,6 +225,8 @@ class TopologyTestDriver:
         advice = "" if name.startswith("_") else _OF_LIBRARY.get(word, "")
         if not advice and word.endswith("_store") and word.startswith("get_"):
             advice = "Write driver.store('name')"
+        if not advice and not name.startswith("_"):
+            advice = did_you_mean(word, [each for each in vars(type(self)) if not each.startswith("_")])
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice and f'. {advice}'}")
 
     @contextmanager
@@ -398,8 +408,21 @@ class TopologyTestDriver:
         return SourceRecord(topic, partition, offset, key, value, timestamp, headers)
 
 
-def _encoded_headers(headers: Iterable[tuple[str, str | bytes | None]]) -> Headers:
-    return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in headers)
+def _encoded_headers(headers: Any) -> Headers:
+    given = list(headers.items()) if isinstance(headers, Mapping) else headers
+    if not isinstance(given, Iterable) or not all(map(_is_header, given := list(given))):
+        raise Refused(
+            "headers",
+            expected="pairs of a name, and of a text, bytes or None: headers=[('source', 'web')]",
+            observed=repr(headers),
+        )
+    return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in given)
+
+
+def _is_header(each: Any) -> bool:
+    if not isinstance(each, tuple | list) or len(each) != 2:
+        return False
+    return isinstance(each[0], str) and isinstance(each[1], str | bytes | None)
 
 
 def _encoded_key(topic: str, serde: KeySerde, key: Any) -> bytes | None:

@@ -90,6 +90,9 @@ class StoreContent(Mapping[Key, Any]):
             known = ", ".join(map(repr, self.values_by_key)) or "no key"
             raise KeyError(f"the store {self.name} has no key {found!r}; it has {known}") from None
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(f"a store is filled with put: driver.store({self.name!r}).put({key!r}, {value!r})")
+
     def __iter__(self) -> Iterator[Key]:
         return iter(self.values_by_key)
 
@@ -168,7 +171,7 @@ class WrittenTopics:
 
     def take(self, topic: str) -> list[TestRecord]:
         """Return the records of a topic since the last call; see :meth:`TopologyTestDriver.output`."""
-        name = self._pipeline.topology.decorate(topic)
+        name = self._pipeline.topology.decorate(topic) if isinstance(topic, str) else ""
         if name not in self._topics:
             raise Refused(
                 f"topic {topic!r}",
@@ -288,6 +291,9 @@ def _stored_value(subject: str, frame: RecordFrame, value: Any) -> bytes:
         return value.to_bytes(8, "big", signed=True)
     if encoding == "json" or frame.serde is None:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    if isinstance(value, Mapping) and (unknown := [name for name in value if name not in frame.serde.fields]):
+        fields = f"the declared fields {', '.join(frame.serde.fields)}"
+        raise Refused(f"{subject}: the value {value!r}", expected=fields, observed=", ".join(map(str, unknown)))
     try:
         return frame.serde.encode({FIELD: value} if is_primitive(frame.serde) else value)
     except (TypeError, ValueError) as error:

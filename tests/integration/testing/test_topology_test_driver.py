@@ -216,6 +216,15 @@ def test_a_name_that_does_not_exist_is_told_with_those_that_do(
         driver.pipe("orders", {"id": "order_1"})
     with pytest.raises(Refused, match="partition 2 of orders: expected 0 to 1"):
         driver.pipe("orders", {"Id": "order_1"}, partition=2)
+    wrong: Any = {"Id": "order_1"}
+    with pytest.raises(Refused, match=r"topic {'Id': 'order_1'}: expected a source topic of orders: orders$"):
+        driver.pipe(wrong, "orders")
+    with pytest.raises(Refused, match="partition '1' of orders: expected 0 to 1"):
+        driver.pipe("orders", wrong, partition="1")  # type: ignore[arg-type]
+    wrong = 5
+    with pytest.raises(Refused, match="topic 5: expected a topic that orders writes: orders-aggregator-orders-prod"):
+        driver.output(wrong)
+    assert ORDERS.topology.faults == ()
 
 
 def test_a_moment_may_be_a_text_as_a_topic_has_it(drive: Drive) -> None:

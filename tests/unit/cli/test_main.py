@@ -360,6 +360,8 @@ def test_a_size_that_only_the_jvm_could_not_run_is_a_warning_of_plan_and_validat
         (["describe", "orders", "visits"], "unrecognized arguments: visits. It takes one pipeline"),
         (["tasks", "--application-id", "x", "orders"], "check, top, topic, store and letters take any application"),
         (["tasks", "orders", "--group=x"], "It takes a registered pipeline. check, top, topic, store and letters take"),
+        (["produce", "orders", "--lines", "--property", "parse.key=true"], "Did you mean --key-separator?"),
+        (["produce", "orders", "--lines", "-K", ":"], "Did you mean --key-separator?"),
         (["flow.py"], "no command 'flow.py'. To run the pipeline of a file: "),
     ],
 )

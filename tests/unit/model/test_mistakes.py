@@ -1064,6 +1064,12 @@ with orders: ...
 
 # In the place of another argument
 
+orders.to("concat('orders-', customer)")
+→ 1: to: an expression is given without the topics. Write topics=('a', 'b') beside it
+
+orders.to("'orders-' || customer")
+→ 1: to: an expression is given without the topics. Write topics=('a', 'b') beside it
+
 orders.split(name="by-").branch("amount > 0", "large")
 → 1: branch: 'large' is one argument too many: it takes at most 1 without a name. Write name='large'
 
