@@ -320,7 +320,7 @@ def _judge(
         return Diagnostic(caller_location(), f"{operation}: {message}", hint)
 
     def fits(name: str, value: object) -> bool:
-        if typing.get_origin(hints.get(name)) is Literal and value not in typing.get_args(hints[name]):
+        if typing.get_origin(hints.get(name)) is Literal and not _is_word(value, hints[name]):
             return False
         return name in hints and _misfit(value, hints[name]) is None and may_be(name, value)
 
@@ -559,3 +559,8 @@ def _is_a(value: Any, hint: Any) -> bool:
             inspect.getattr_static(value, name, absent) is not absent for name in words
         )
     return isinstance(value, hint)
+
+
+def _is_word(value: Any, hint: Any) -> bool:
+    """Whether a value is one of the words of a Literal. An expression of fields has no truth value."""
+    return isinstance(value, str) and value in typing.get_args(hint)

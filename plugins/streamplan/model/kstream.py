@@ -842,7 +842,7 @@ class KStream(_Declared[K, V]):
     @overload
     def select_key(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: None = None,
         on_error: OnError = ...,
@@ -853,7 +853,7 @@ class KStream(_Declared[K, V]):
     @overload
     def select_key(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: Primitive[NewKey],
         on_error: OnError = ...,
@@ -864,7 +864,7 @@ class KStream(_Declared[K, V]):
     @overload
     def select_key(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: KeySerde | None,
         on_error: OnError = ...,
@@ -874,7 +874,7 @@ class KStream(_Declared[K, V]):
 
     def select_key(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: KeySerde | Primitive[Any] | None = None,
         on_error: OnError = REJECT,
@@ -903,7 +903,7 @@ class KStream(_Declared[K, V]):
     @overload
     def map(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         value: Mapping[str, Text] = ...,
         *,
         key_serde: KeySerde | None = ...,
@@ -917,7 +917,7 @@ class KStream(_Declared[K, V]):
     @overload
     def map(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         value: Callable[[V], Mapping[str, Any] | None],
         *,
         key_serde: KeySerde | None = ...,
@@ -930,7 +930,7 @@ class KStream(_Declared[K, V]):
     @overload
     def map(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         value: Callable[[V], Made | None],
         *,
         key_serde: KeySerde | None = ...,
@@ -943,7 +943,7 @@ class KStream(_Declared[K, V]):
     @overload
     def map(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         value: Callable[[K, V], Mapping[str, Any] | None],
         *,
         key_serde: KeySerde | None = ...,
@@ -956,7 +956,7 @@ class KStream(_Declared[K, V]):
     @overload
     def map(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         value: Callable[[K, V], Made | None],
         *,
         key_serde: KeySerde | None = ...,
@@ -968,7 +968,7 @@ class KStream(_Declared[K, V]):
 
     def map(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         value: Mapping[str, Text] | Callable[[V], Any] | Callable[[K, V], Any] = NO_FIELDS,
         *,
         key_serde: KeySerde | None = None,
@@ -1697,7 +1697,7 @@ class KStream(_Declared[K, V]):
     @overload
     def group_by(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: None = None,
         on_error: OnError = ...,
@@ -1708,7 +1708,7 @@ class KStream(_Declared[K, V]):
     @overload
     def group_by(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: Primitive[NewKey],
         on_error: OnError = ...,
@@ -1719,7 +1719,7 @@ class KStream(_Declared[K, V]):
     @overload
     def group_by(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: KeySerde | None,
         on_error: OnError = ...,
@@ -1729,7 +1729,7 @@ class KStream(_Declared[K, V]):
 
     def group_by(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: KeySerde | Primitive[Any] | None = None,
         on_error: OnError = REJECT,
@@ -3420,7 +3420,7 @@ class KTable(_Declared[K, V]):
         other: KTable[Any, Any],
         value: Mapping[str, Text] | None = None,
         *,
-        foreign_key: Text | Callable[[V], Any] | None = None,
+        foreign_key: Text | Callable[[V], Any] | Callable[[K, V], Any] | None = None,
         store: str | None = None,
         name: str | None = None,
         **fields: Expression,
@@ -3464,7 +3464,7 @@ class KTable(_Declared[K, V]):
         other: KTable[Any, Any],
         value: Mapping[str, Text] | None = None,
         *,
-        foreign_key: Text | Callable[[V], Any] | None = None,
+        foreign_key: Text | Callable[[V], Any] | Callable[[K, V], Any] | None = None,
         store: str | None = None,
         name: str | None = None,
         **fields: Expression,
@@ -3581,7 +3581,7 @@ class KTable(_Declared[K, V]):
         self,
         other: KTable[Any, Any],
         value: Mapping[str, Text] | None,
-        foreign_key: Text | Callable[[V], Any],
+        foreign_key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         store: str | None,
         name: str | None,
         operation: str,
@@ -3651,7 +3651,7 @@ class KTable(_Declared[K, V]):
     @overload
     def group_by(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: None = None,
         on_error: OnError = ...,
@@ -3661,7 +3661,7 @@ class KTable(_Declared[K, V]):
     @overload
     def group_by(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: Primitive[NewKey],
         on_error: OnError = ...,
@@ -3671,7 +3671,7 @@ class KTable(_Declared[K, V]):
     @overload
     def group_by(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: KeySerde | None,
         on_error: OnError = ...,
@@ -3680,7 +3680,7 @@ class KTable(_Declared[K, V]):
 
     def group_by(
         self,
-        key: Text | Callable[[V], Any],
+        key: Text | Callable[[V], Any] | Callable[[K, V], Any],
         *,
         key_serde: KeySerde | Primitive[Any] | None = None,
         on_error: OnError = REJECT,
