@@ -3765,7 +3765,7 @@ class KTable(_Declared[K, V]):
 
         Args:
             suppressed: ``UntilWindowCloses()``. The table is an aggregate of windows, and nothing else takes its
-                updates. Or ``UntilTimeLimit("5 minutes")`` for a table without windows.
+                updates. Or ``UntilTimeLimit("5 minutes")`` for any table.
             name: The name of the processor (``Suppressed.withName``). Without it the library's numbering gives one.
 
         Returns:
@@ -3793,16 +3793,14 @@ class KTable(_Declared[K, V]):
             graph.fault(f"suppress: max_records: {suppressed.max_records} is not above 0", example)
         if suppressed.max_records is None and suppressed.shut_down_when_full:
             graph.fault("suppress: shut_down_when_full without max_records: the buffer has no limit", example)
-        if self._window is not None:
-            graph.fault(
-                "suppress: UntilTimeLimit of a table with windows",
-                "Write suppress(UntilWindowCloses()), or process() behind to_stream()",
-            )
+        if self._final:
+            graph.fault("suppress: UntilTimeLimit of final results, each of which comes once", "Leave it out")
             return self
         name, store = self._names_of_suppress(name)
         self._send_old_values(True)  # the table gets a state store, as in the library
         shuts_down = suppressed.shut_down_when_full
-        operation = SuppressUpdates.of(store, limit_ms, suppressed.max_records, shuts_down=shuts_down)
+        limits: dict[str, Any] = {"shuts_down": shuts_down, "window": self._window}
+        operation = SuppressUpdates.of(store, limit_ms, suppressed.max_records, **limits)
         node = graph.processor(name, operation, self._node)
 
         def send_old_values(force: bool) -> bool:
@@ -3815,7 +3813,7 @@ class KTable(_Declared[K, V]):
             return False
 
         return KTable(
-            graph, node, self._fields, self._key, self._sources, _result_of="suppress",
+            graph, node, self._fields, self._key, self._sources, self._window, _result_of="suppress",
             _send_old_values=send_old_values, _record_class=self._record_class,
         )  # fmt: skip
 

@@ -233,18 +233,20 @@ class SuppressUpdates(Process):
         limit_ms: How much older than the newest update the first update of a key is when its last one is passed.
         max_records: How many keys wait at most; None for any number.
         shuts_down: Whether the application stops when there are more. Otherwise those are passed that wait longest.
+        window: The windows of the table; None for a table without windows.
     """
 
     limit_ms: int
     max_records: int | None = None
     shuts_down: bool = False
+    window: TimeWindows | SessionWindows | None = None
 
     @classmethod
-    def of(cls, store: str, limit_ms: int, max_records: int | None, *, shuts_down: bool = False) -> SuppressUpdates:
-        """Return the operation with a buffer."""
+    def of(cls, store: str, limit_ms: int, max_records: int | None, **limits: Any) -> SuppressUpdates:
+        """Return the operation with a buffer. ``limits`` are further fields."""
         held = PythonFunction("suppress", cls)  # nobody calls it: no code of the declaration runs here
-        limits: dict[str, Any] = {"limit_ms": limit_ms, "max_records": max_records, "shuts_down": shuts_down}
-        return cls(held, store, (), (), "time limit", **limits)
+        waits_for = "time limit" if limits.get("window") is None else "time limit of windows"
+        return cls(held, store, (), (), waits_for, limit_ms=limit_ms, max_records=max_records, **limits)
 
 
 BUFFER = "-Buffer"

@@ -584,6 +584,38 @@ def test_updates_of_a_table_are_suppressed_until_a_time_limit(tried: Tried) -> N
     assert_recounted(tried)
 
 
+@restored
+def test_updates_of_windows_are_suppressed_until_a_time_limit(tried: Tried) -> None:
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    minutes = sales.windowed_by(TimeWindows("1 minute")).count(store="minutes")
+    minutes.suppress(UntilTimeLimit("10 seconds"), name="calm").to_stream().to(tried.named("out"))
+    visits = sales.windowed_by(SessionWindows("5 seconds")).count(store="visits")
+    visits.suppress(UntilTimeLimit("10 seconds"), name="calmer").to_stream().to(tried.named("of-visits"))
+    tried.partition_counts[tried.named("sales")] = 1
+    tried.create_topics()
+    for seconds in ((57, 61), (59, 66), (70,), (95,), (130,)):
+        tried.produce("sales", [("a", sale("s", 1), second) for second in seconds])
+        tried.drain()
+
+    def written(topic: str) -> list[tuple[Any, ...]]:
+        found = tried.read(tried.named(topic))
+        return [(m.key(), m.value() and int.from_bytes(m.value(), "big"), m.timestamp()[1] - EPOCH) for m in found]
+
+    def key(*seconds: int) -> bytes:
+        return b"a" + b"".join((EPOCH + 1000 * second).to_bytes(8, "big") for second in seconds)
+
+    # The first minute waits since 57, and is passed with 70. The second one waits since 61, and is passed with 95.
+    assert written("out") == [(key(0), 2, 59_000), (key(60), 4, 95_000)]
+    # 66 and 70 make the session of 57 longer. Its key has the end, so that the keys before are deleted.
+    sessions = [each for each in written("of-visits") if each[1] is not None]
+    assert sessions == [(key(70, 57), 5, 70_000), (key(95, 95), 1, 95_000)]
+    changelog = tried.read(tried.topology.changelog_topic("calm-store"))
+    waiting = {m.key(): m.value() and BufferedUpdate.parse(m.value()).timestamp - EPOCH for m in changelog}
+    assert waiting == {key(0): None, key(60): None, key(120): 130_000}
+    brokers = Brokers(tried.bootstrap_servers)
+    assert all(row.agrees for row in recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers))
+
+
 def first_half(timestamp: int) -> list[tuple[int, int]]:
     """The first half of each minute."""
     minute = timestamp // MINUTE * MINUTE

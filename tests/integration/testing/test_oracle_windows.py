@@ -692,6 +692,9 @@ TIME_LIMITED = {
     "of a count": "stream a; group_by_key; count; suppress_for; to_stream; counts; to out",
     "of a reduced stream, beside a join": "stream a; group_by_key; greatest; suppress_for; to_stream; to out; "
     "table t; @0 left_join 5; to joined",
+    "of windows": "stream a; group_by_key; short_windows; count; suppress_for; to_stream; window_counts; to out",
+    "of hops, at most two": "stream a; group_by_key; short_hops; aggregate; suppress_two; to_stream; windows; to out",
+    "of sessions": "stream a; group_by_key; brief_sessions; aggregate; suppress_for; to_stream; session_values; to out",
 }
 
 
@@ -700,6 +703,7 @@ TIME_LIMITED = {
     [
         (TIME_LIMITED["of a table"], 1),
         (TIME_LIMITED["of a count"], 1),
+        (TIME_LIMITED["of windows"], 1),
         *(pytest.param(text, seed, marks=pytest.mark.soak) for text in TIME_LIMITED.values() for seed in range(2, 5)),
     ],
 )

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from streamplan.model.operations import Aggregate, AggregateWindowsFunction, Count, TableCount, TableKeySelect
 from streamplan.model.processor_topology import Processor
-from streamplan.model.windows import CustomWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.changes import FORMAT, Changes
 from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.spark.planning.aggregation import (
@@ -30,7 +30,7 @@ from streamplan.spark.planning.keys import new_key, read_key, write_key
 from streamplan.spark.planning.old_values_state import OldValuesState, OldWindowsState
 from streamplan.spark.planning.record_parts import table_key, without_told
 from streamplan.spark.planning.records import RecordFrame, read_stored
-from streamplan.spark.planning.window_bounds import window_end
+from streamplan.spark.planning.window_bounds import told_end
 
 
 def selected(frame: RecordFrame, operation: TableKeySelect) -> RecordFrame:
@@ -179,12 +179,7 @@ def _key_and_window(windows: TimeWindows | SessionWindows) -> tuple[Column, list
         return key.cast("binary"), [window, F.lit(True).alias("session")]
     key, start = stored_key(windows)
     begins = F.unix_millis(start)
-    if isinstance(windows, CustomWindows):
-        tell = F.udf(windows.end_of, "bigint", useArrow=False)  # with Arrow it warns of the method's type hints
-        end = tell(begins)
-    else:
-        end = window_end(windows, begins)
-    window = F.struct(start.alias("start"), F.timestamp_millis(end).alias("end"))
+    window = F.struct(start.alias("start"), F.timestamp_millis(told_end(windows, begins)).alias("end"))
     return key.cast("binary"), [window.alias("window")]
 
 

@@ -29,6 +29,7 @@ from streamplan.model.operations import (
     TableReduce,
 )
 from streamplan.model.processor_topology import Processor
+from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.field_types import FieldType, parse_type
 from streamplan.serdes.internal import repartition_serde
 from streamplan.serdes.primitive import Bytes
@@ -43,6 +44,7 @@ from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.suppress_state import RestoredSuppressState, SuppressState
 from streamplan.spark.planning.table_aggregate_state import TableAggregateState
 from streamplan.spark.planning.task_state import record_in_state, record_of_state
+from streamplan.spark.planning.window_bounds import told_end
 
 _BEHIND_ALL = (1 << 31) - 1
 """A place behind all that is made of a record."""
@@ -90,10 +92,10 @@ def process_records(
     rows = records.data.select(
         F.col("record.partition").alias("partition"),
         F.unix_millis("record.timestamp").alias("at"),
-        records.key.alias("key"),
+        _key_of(records).alias("key"),
         # A value that an operation has made stands beside the record, which keeps the value that was read.
         (F.lit(None).cast("binary") if records.value_is_raw else records.value).alias("value"),
-        record_in_state(records).alias("record"),
+        _in_state(records).alias("record"),
     )
     of_record = cast(StructType, rows.schema["record"].dataType)
     if read:
@@ -130,7 +132,7 @@ def restore_process(node: Processor, records: RecordFrame, stored: DataFrame) ->
         of_task = RestoredBufferState
     state = of_task(operation, serde, records.key_serde, sweeps=False)
     # It passes no record. Other state of the sub-topology that is restored behind it asks for the type.
-    of_record = records.data.select(record_in_state(records).alias("record")).schema["record"].dataType
+    of_record = records.data.select(_in_state(records).alias("record")).schema["record"].dataType
     return _transformed(rows, state, operation, of_record)
 
 
@@ -144,7 +146,8 @@ def stored_changes(node: Processor, batch: DataFrame, records: RecordFrame) -> R
     """
     changes = batch.where("stored_key is not null").withColumn("timestamp", F.timestamp_millis("at"))
     # In the buffer of a join the key of a record stands between its time and its number.
-    key_serde = Bytes() if isinstance(node.operation, BufferRecords) else records.key_serde
+    # In that of suppress the window stands behind the key.
+    key_serde = Bytes() if isinstance(node.operation, BufferRecords) or records.windowed else records.key_serde
     record = F.struct(*stored_record(F.col("stored_key"), F.col("stored_value"), key_serde)).alias("record")
     return RecordFrame(
         changes.select(record),
@@ -169,6 +172,8 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
     # The value that was read is what a dead letter has. Of others it only tells whether there is a value.
     has_value = F.when(F.col("fields").isNotNull(), F.lit("").cast("binary"))
     record = record_of_state(records.key_serde).withField("reason", F.col("reason"))
+    if isinstance(operation, SuppressUpdates) and operation.window is not None:
+        record = _with_window(record, operation.window)
     record = record.withField("value", F.when(rejected, F.col("record.value")).otherwise(has_value))
     record = record.withField("order", F.concat(F.col("record.order"), F.array(F.col("place"))))
     fields = [
@@ -176,6 +181,8 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
         for place, (name, of_field) in enumerate(_types_of(operation).items())
     ]
     counts = isinstance(operation, TableCount)
+    if isinstance(operation, SuppressUpdates):  # what it passes of a count is a count
+        counts = records.format == "count"
     if counts:
         value = F.when(rejected, F.col("record.value")).otherwise(big_endian(F.col("fields.count")))
         record = record.withField("value", value)
@@ -188,6 +195,37 @@ def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -
         serde=None,
         format="count" if counts else None,
     )
+
+
+def _key_of(records: RecordFrame) -> Column:
+    """The key in bytes, with its window behind it as the library's serdes of windows write it."""
+    if not records.windowed:
+        return records.key
+    start, end = (big_endian(F.unix_millis(f"record.window.{name}")) for name in ("start", "end"))
+    return F.concat(records.key, end, start) if records.is_of_sessions else F.concat(records.key, start)
+
+
+def _in_state(records: RecordFrame) -> Column:
+    """The records for a state, with the bounds of their windows in ms."""
+    record = record_in_state(records)
+    if not records.windowed:
+        return record
+    bounds = {name: F.unix_millis(f"record.window.{name}") for name in _BOUNDS}
+    record = record.dropFields("window")
+    for name, bound in bounds.items():
+        record = record.withField(name, bound)
+    return record
+
+
+def _with_window(record: Column, windows: TimeWindows | SessionWindows) -> Column:
+    """Return ``record`` with the window that :func:`_in_state` has taken out of it. Its end follows from its start."""
+    start = F.col("record.start")
+    end = F.col("record.end") if isinstance(windows, SessionWindows) else told_end(windows, start)
+    bounds = (F.timestamp_millis(bound).alias(name) for name, bound in zip(_BOUNDS, (start, end), strict=True))
+    return record.dropFields(*_BOUNDS).withField("window", F.struct(*bounds))
+
+
+_BOUNDS = ("start", "end")
 
 
 def _format_of(operation: Operation) -> str:

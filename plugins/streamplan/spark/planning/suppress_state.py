@@ -18,6 +18,7 @@ from pyspark.sql import Row
 
 from streamplan.errors import StreamplanError
 from streamplan.model.operations import SuppressUpdates
+from streamplan.model.windows import SessionWindows
 from streamplan.serdes.primitive import String
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, too_large
 from streamplan.serdes.suppress_buffer import BufferedUpdate
@@ -119,11 +120,13 @@ class SuppressState(ProcessState):
 
     def _passed(self, row: Row, key: bytes, update: BufferedUpdate, places: Iterator[int]) -> Iterator[Row]:
         """The rows of an update, which belong to the record that has let it pass."""
+        raw, window = self._unwindowed(key)
         of_update = {
-            "key": key.decode() if isinstance(self._key_serde, String) else key,
-            "original_key": key,
+            "key": raw.decode() if isinstance(self._key_serde, String) else raw,
+            "original_key": raw,
             "value": update.value,
             "headers": headers_as_text(update.headers),
+            **window,
         }
         try:
             value = None if update.value is None else self._made.judged(self._serde.decode(update.value))
@@ -131,6 +134,16 @@ class SuppressState(ProcessState):
         except (Undecodable, Unfit) as error:
             made = f"what the buffer of suppress has cannot be read: {error}"
         yield from self._rows(made, update.timestamp, {**row.record, **of_update}, places)
+
+    def _unwindowed(self, key: bytes) -> tuple[bytes, dict[str, int | None]]:
+        """A key without its window, and the bounds of the window in ms. The end of a time window is not known here."""
+        windows = self._suppress.window
+        if windows is None:
+            return key, {}
+        if isinstance(windows, SessionWindows):
+            end, start = (int.from_bytes(key[place:][:8], "big", signed=True) for place in (-16, -8))
+            return key[:-16], {"start": start, "end": end}
+        return key[:-8], {"start": int.from_bytes(key[-8:], "big", signed=True), "end": None}
 
 
 class RestoredSuppressState(SuppressState):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, TimeWindows
+from streamplan.model.windows import CALENDAR_UNITS, CalendarWindows, CustomWindows, TimeWindows
 
 
 def window_bounds(windows: TimeWindows, at: Column) -> tuple[Column, Column]:
@@ -37,6 +37,19 @@ def window_end(windows: TimeWindows, start: Column) -> Column:
     if windows.begin_at_multiples or windows.are_of_function:
         return start + F.lit(windows.size_ms)
     return window_bounds(windows, start)[1]
+
+
+def told_end(windows: TimeWindows, start: Column) -> Column:
+    """Return the same, with the ends that the function of :class:`~streamplan.model.windows.CustomWindows` tells.
+
+    Args:
+        windows: Any time windows.
+        start: The start of a window in ms.
+    """
+    if not isinstance(windows, CustomWindows):
+        return window_end(windows, start)
+    tell = F.udf(windows.end_of, "bigint", useArrow=False)  # with Arrow it warns of the method's type hints
+    return tell(start)
 
 
 def _with_offset(windows: TimeWindows, at: Column) -> tuple[Column, Column]:

@@ -83,6 +83,7 @@ def _processable(planner: OperatorPlanner, frame: RecordFrame) -> RecordFrame:
     frame = rejecting_binary_keys(frame)
     if not frame.no_rejects:
         planner.write(dead_letter_rows(frame.rejected()))
+    frame = replace(frame, format=frame.format if frame.value_is_raw else None)  # else it is that of an earlier value
     return frame.accepted().with_fields
 
 
