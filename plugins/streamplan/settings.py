@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ class Settings:
         jars: The jars of Spark's Kafka connector (``STREAMPLAN_JARS``); None where Spark already has them.
         instances: How many executors of one core the aggregator gets on a standalone cluster or on Kubernetes
             (``STREAMPLAN_INSTANCES``); None for as many as Spark gives.
+        driver_memory: The heap of each Spark driver, as Spark's ``--driver-memory`` takes it
+            (``STREAMPLAN_DRIVER_MEMORY``; by default ``1g``).
         aggregator_options: More options of the job ``aggregator``, split as a shell splits them
             (``STREAMPLAN_AGGREGATOR_OPTIONS``).
         deferrable: Whether the tasks of supervised processes defer to a trigger, and hold no worker
@@ -44,6 +47,7 @@ class Settings:
     reports: Path
     jars: Path | None
     instances: int | None = None
+    driver_memory: str = "1g"
     aggregator_options: tuple[str, ...] = ()
     deferrable: bool = True
     token_callbacks: frozenset[str] = frozenset()
@@ -63,7 +67,8 @@ class Settings:
         """Read the settings from environment variables, by default those of this process.
 
         Raises:
-            Refused: ``STREAMPLAN_INSTANCES`` is not a number above 0, or ``STREAMPLAN_DEFERRABLE`` no truth value.
+            Refused: ``STREAMPLAN_INSTANCES`` is not a number above 0, ``STREAMPLAN_DRIVER_MEMORY`` no size with a unit,
+                or ``STREAMPLAN_DEFERRABLE`` no truth value.
         """
         env = os.environ if environment is None else environment
         # All processes of an Airflow have one AIRFLOW_HOME. Their working directories may differ.
@@ -76,6 +81,7 @@ class Settings:
             reports=Path(env.get("STREAMPLAN_REPORTS") or home / "reports").absolute(),
             jars=Path(jars) if jars else None,
             instances=_instances(env.get("STREAMPLAN_INSTANCES")),
+            driver_memory=_memory(env.get("STREAMPLAN_DRIVER_MEMORY") or "1g"),
             aggregator_options=tuple(shlex.split(env.get("STREAMPLAN_AGGREGATOR_OPTIONS", ""))),
             deferrable=_deferrable(env.get("STREAMPLAN_DEFERRABLE") or "true"),
             token_callbacks=_names(env.get("STREAMPLAN_TOKEN_CALLBACKS", "")),
@@ -88,6 +94,12 @@ def _instances(text: str | None) -> int | None:
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise Refused("STREAMPLAN_INSTANCES", expected="a number, 1 or more", observed=repr(text))
     return int(text)
+
+
+def _memory(text: str) -> str:
+    if not re.fullmatch("[1-9][0-9]*[mgMG]", text):  # without a unit spark-submit would take bytes
+        raise Refused("STREAMPLAN_DRIVER_MEMORY", expected="a size with a unit, as 512m or 2g", observed=repr(text))
+    return text
 
 
 def _names(text: str) -> frozenset[str]:

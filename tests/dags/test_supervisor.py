@@ -816,6 +816,14 @@ def test_instances_are_executors_of_one_core(settings: Settings, monkeypatch: py
     assert words[words.index("--executor-cores") + 1] == "1"
 
 
+def test_the_driver_has_the_memory_of_the_deployment(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = call(AggregatorOperator(task_id="aggregate", pipeline="orders"), Settings.from_environment())
+    assert words[words.index("--driver-memory") + 1] == "1g"
+    monkeypatch.setenv("STREAMPLAN_DRIVER_MEMORY", "3g")
+    words = call(AggregatorOperator(task_id="aggregate", pipeline="orders"), Settings.from_environment())
+    assert words[words.index("--driver-memory") + 1] == "3g"
+
+
 def test_a_job_imports_every_example_from_the_archive_that_spark_is_given(settings: Settings) -> None:
     """With the files that they name."""
     archive = _zipped_package(settings)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from streamplan.errors import Refused
 from streamplan.settings import Settings
 
 
@@ -29,3 +30,11 @@ def test_no_token_callback_is_permitted_unless_the_deployment_names_it() -> None
     assert Settings.from_environment({}).token_callbacks == frozenset()
     named = Settings.from_environment({"STREAMPLAN_TOKEN_CALLBACKS": " a.b, c.d ,"})
     assert named.token_callbacks == {"a.b", "c.d"}
+
+
+def test_the_memory_of_drivers_has_a_unit() -> None:
+    assert Settings.from_environment({}).driver_memory == "1g"
+    assert Settings.from_environment({"STREAMPLAN_DRIVER_MEMORY": "512m"}).driver_memory == "512m"
+    for wrong in ("2", "2 g", "0g", "much", "g"):
+        with pytest.raises(Refused, match="STREAMPLAN_DRIVER_MEMORY: expected a size with a unit, as 512m or 2g"):
+            Settings.from_environment({"STREAMPLAN_DRIVER_MEMORY": wrong})

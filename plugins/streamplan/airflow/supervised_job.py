@@ -407,7 +407,7 @@ def spark_hook(
         conf=configs,
         jars=",".join(str(jar) if pod_configs is None else in_image(jar) for jar in jars) or None,
         py_files=str(_zipped_package(settings)) if pod_configs is None else None,
-        driver_memory="1g",
+        driver_memory=settings.driver_memory,
         total_executor_cores=None if is_kubernetes else instances,
         num_executors=instances if is_kubernetes else None,
         executor_cores=None if instances is None else 1,

@@ -12,6 +12,10 @@ from streamplan.programs import report
 from streamplan.reports.observations import RecordedObservations
 from streamplan.spark.session import open_session
 
+_FULL_HEAP = "java.lang.OutOfMemoryError: Java heap space"
+
+_MORE_HEAP = "STREAMPLAN_DRIVER_MEMORY in the environment of Airflow's processes gives the driver more, as 2g"
+
 
 def write_observations(
     session_name: str, output: Path, observe: Callable[[SparkSession], RecordedObservations]
@@ -45,4 +49,5 @@ def write_observations(
 def _in_a_line(error: Exception) -> str:
     """Return what an error says, without the stack of the JVM that stands in it."""
     said = str(error).partition("\n\tat ")[0].partition("\nJVM stacktrace:")[0]
-    return f"an unexpected error: {type(error).__name__}: {' '.join(said.split())}"
+    line = f"an unexpected error: {type(error).__name__}: {' '.join(said.split())}"
+    return f"{line}. {_MORE_HEAP}" if _FULL_HEAP in str(error) else line

@@ -38,7 +38,7 @@ from streamplan.spark.session import SPARK_CONFIGS, generate_code
 from streamplan.spark.sink.spec import TransactionSpec
 from streamplan.spark.sink.writers import MICRO_BATCH, micro_batch_as_text, write_stream_tasks
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS
-from streamplan.spark.state.offset_log import LINES_BEFORE_SOURCES, OFFSETS
+from streamplan.spark.state.offset_log import COMMITS, OFFSETS, head_of_offsets
 from streamplan.spark.state.restore import as_stored
 from streamplan.testing.memory_output import MemoryOutput, WrittenRecord
 from streamplan.testing.prepared_plan import PreparedPlan
@@ -302,7 +302,8 @@ class StatefulQuery(MemoryQuery):
         query.stop()
         for offsets in (self._directory / OFFSETS).iterdir():
             if offsets.name.isdigit():
-                head = offsets.read_text().splitlines()[:LINES_BEFORE_SOURCES]
+                commit = self._directory / COMMITS / offsets.name
+                head = head_of_offsets(offsets.read_text(), commit.read_text())
                 offsets.with_name(f".{offsets.name}.crc").unlink(missing_ok=True)
                 offsets.write_text("\n".join([*head, *[_NOTHING_READ] * sources]))
         self._begin()

@@ -432,6 +432,10 @@ def test_windows(tried: Tried) -> None:
         assert message.partition() == partition_for_key(message.key()[:1], 2)
     plain = {m.key(): json.loads(m.value())["total"] for m in tried.read(tried.named("plain"))}
     assert plain == {b"%b@%d" % (key[:1], int.from_bytes(key[1:], "big")): total for key, total in expected.items()}
+    tried.produce("sales", [("k", sale("x", 32), 20), ("k", sale("y", 64), 3701)])  # the window of the first is closed
+    tried.drain()
+    totals_of = {m.key(): json.loads(m.value())["total"] for m in tried.read(tried.named("windowed"))}
+    assert totals_of == {**expected, b"y" + starts[3660]: 80}
 
 
 @pytest.mark.soak

@@ -255,6 +255,16 @@ def test_results_are_joined_as_tables_of_the_library(spark: SparkSession, jvm: A
     assert compare(spark, jvm, steps, records, deletes=False) > 0
 
 
+def test_restored_windows_take_no_record_that_is_too_late(spark: SparkSession, jvm: Any) -> None:
+    """Their time goes on from that of the newest record of the changelog."""
+    steps = program(
+        "stream a; group_by_key; short_windows; count; to_stream; plain_counts; to all; @0 filter; group_by_key; "
+        "short_windows; count; to_stream; plain_counts; to some"
+    )
+    records = [one("a", second, b'{"n": 4, "s": "x"}') for second in (60, 135, 59, 65, 140)]
+    assert compare(spark, jvm, steps, records, restored_at=(2, 4)) > 0
+
+
 @pytest.mark.parametrize("seed", seeds(0, 1000))
 def test_states_at_random_in_one_sub_topology_are_those_of_the_library(
     spark: SparkSession, jvm: Any, seed: int

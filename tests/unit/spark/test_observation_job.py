@@ -39,7 +39,8 @@ def test_the_rows(tmp_path: Path) -> None:
             RuntimeError(NO_MEMORY),
             True,
             "an unexpected error: RuntimeError: An error occurred while calling o42.collectToPython."
-            " : java.lang.OutOfMemoryError: Java heap space",
+            " : java.lang.OutOfMemoryError: Java heap space. STREAMPLAN_DRIVER_MEMORY in the environment of Airflow's"
+            " processes gives the driver more, as 2g",
         ),
         (Refused("pipeline 'a'"), True, "killed"),
     ],

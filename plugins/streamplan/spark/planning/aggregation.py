@@ -376,7 +376,8 @@ def _with_window(node: Processor, rows: DataFrame, time: str = "timestamp") -> D
     window = _window(node)
     if window is None:
         return rows
-    rows = rows.withWatermark(time, f"{window.grace_ms} milliseconds")
+    # Also where the start of a stored window tells the window: the time goes on from that of the newest record.
+    rows = rows.withWatermark("timestamp", f"{window.grace_ms} milliseconds")
     rows = with_windows(rows, window, time)
     return rows.where(f"window.start = {WINDOW_START}") if time == WINDOW_START else rows
 

@@ -22,6 +22,7 @@ from streamplan.spark.state.offset_log import (
     OFFSETS,
     CorruptCheckpoint,
     batch_numbers,
+    head_of_offsets,
     offset_lines,
     parse_offsets,
     parse_ticks,
@@ -236,7 +237,7 @@ class Checkpoint:
         if last is None or last != self.last_planned():
             raise CorruptCheckpoint(f"{self.location}: the query before did not finish")
         for batch in range(max(0, last - 1), last + 1):  # Spark reads the offsets of the last two micro-batches
-            head = self._files.read(f"{OFFSETS}/{batch}").splitlines()[:2]  # the version; the watermark and settings
+            head = head_of_offsets(self._files.read(f"{OFFSETS}/{batch}"), self._files.read(f"{COMMITS}/{batch}"))
             self._files.delete(f"{OFFSETS}/.{batch}.crc")
             self._files.write(f"{OFFSETS}/{batch}", "\n".join([*head, *offset_lines(positions, topics)]))
         self._files.delete("sources")  # of the other query

@@ -83,3 +83,25 @@ def offset_lines(offsets: OffsetMap, topics: Sequence[str]) -> list[str]:
         if topic in by_topic:
             by_topic[topic][str(partition)] = offset
     return ["0" if topic == TICKS else json.dumps({topic: by_topic[topic]}) for topic in topics]
+
+
+def head_of_offsets(offsets: str, commit: str) -> list[str]:
+    """Return the lines before those of the sources, with the watermark that a micro-batch has left.
+
+    Spark drops late records by the watermark that the micro-batch before has begun with
+    (``eventTimeWatermarkForLateEvents``), and the query that goes on would not drop any in its first one.
+
+    Args:
+        offsets: The offsets of a micro-batch.
+        commit: What Spark wrote after it.
+
+    Raises:
+        CorruptCheckpoint: One of them is no JSON.
+    """
+    version, of_batch = offsets.splitlines()[:LINES_BEFORE_SOURCES]
+    try:
+        settings, left = json.loads(of_batch), json.loads(commit.splitlines()[1])
+    except (ValueError, IndexError) as error:
+        raise CorruptCheckpoint("a micro-batch of the checkpoint is cut off, or not Spark's") from error
+    watermark = max(settings["batchWatermarkMs"], left["nextBatchWatermarkMs"])
+    return [version, json.dumps({**settings, "batchWatermarkMs": watermark})]
