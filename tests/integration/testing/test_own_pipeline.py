@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections import Counter
-from functools import partial
-from types import FunctionType, ModuleType
+from types import ModuleType
 
 import pytest
-import streamplan.testing
 from pyspark.sql import SparkSession
 from streamplan.model.unnamed import unnamed
 from streamplan.testing import TopologyTestDriver
 
-from tests.support.page_files import file_of_page
+from tests.support.page_files import module_of_page, run_tests_of_page
 from tests.support.wheel import CLONE
 from website.reference import parser_of_commands
 
@@ -29,11 +26,7 @@ NOON_MS = 1_767_268_800_000
 @pytest.fixture
 def pipeline(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module that the page declares, where its test imports it."""
-    module = ModuleType("my_pipelines.payments")
-    monkeypatch.setitem(sys.modules, "my_pipelines", ModuleType("my_pipelines"))
-    monkeypatch.setitem(sys.modules, "my_pipelines.payments", module)
-    exec(compile(file_of_page(PAGE, "my_pipelines/payments.py"), str(PAGE), "exec"), module.__dict__)
-    return module
+    return module_of_page(PAGE, "payments", monkeypatch)
 
 
 def test_its_topology_has_no_fault_and_names_its_stores(pipeline: ModuleType) -> None:
@@ -42,14 +35,7 @@ def test_its_topology_has_no_fault_and_names_its_stores(pipeline: ModuleType) ->
 
 
 def test_the_tests_of_the_page_pass(pipeline: ModuleType, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamplan.testing, "TopologyTestDriver", partial(TopologyTestDriver, spark=spark))
-    namespace: dict[str, object] = {}
-    exec(compile(file_of_page(PAGE, "tests/test_payments.py"), str(PAGE), "exec"), namespace)
-    tests = [test for name, test in namespace.items() if name.startswith("test_")]
-    assert len(tests) == 2
-    for test in tests:
-        assert isinstance(test, FunctionType)
-        test()
+    assert run_tests_of_page(PAGE, "payments", spark, monkeypatch) == 2
 
 
 def test_the_records_for_trials_raise_the_alarms_that_the_page_tells(pipeline: ModuleType, spark: SparkSession) -> None:

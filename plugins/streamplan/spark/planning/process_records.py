@@ -146,7 +146,8 @@ def processed_batches(
                             for each in operation.global_stores
                         }
                         task_id = f"{subtopology}_{of['partition']}"
-                        task = tasks[of["partition"]] = _Task(operation, children, task_id, stores)
+                        context = _Context(operation, children, task_id, stores)
+                        task = tasks[of["partition"]] = _Task(operation, context)
                     try:
                         if row in faults:
                             raise Unfit(f"cannot be called: {faults[row]}")
@@ -204,16 +205,10 @@ def _made(
 class _Task:
     """An object of the class, for the records that a Spark task has of a stream task."""
 
-    def __init__(
-        self,
-        operation: ProcessWithoutStores,
-        children: Sequence[str],
-        task_id: str,
-        stores: Mapping[str, KeyValueStore[Any, Any]],
-    ) -> None:
-        self._context = _Context(operation, children, task_id, stores)
+    def __init__(self, operation: ProcessWithoutStores, context: _Context) -> None:
+        self._context = context
         self._processor: Processor = operation.function.call()
-        self._processor.init(self._context)
+        self._processor.init(context)
         self.called, self.close = self._processor.process, self._processor.close
 
     def process(self, key: Any, value: Any, of: Mapping[str, Any]) -> list[Forwarded]:
