@@ -43,7 +43,9 @@ quick: setup
 archive: setup
 	@$(PYTHON) -m streamplan.spark.class_archive
 
-soak: ## the tests that prove by length: hours
+soak: export CASES ?= 25
+soak: export SEED ?= $(shell date +%j%H%M)
+soak: ## the tests that prove by length: hours. CASES (25) of each are tried, which SEED chooses; CASES=0 tries all, for days
 	@$(BOOTSTRAP) --oracle
 	@$(PYTHON) -m pip install --quiet --constraint requirements.txt apache-airflow-providers-celery==3.26.0
 	$(PYTHON) -m pytest $(PARALLEL) -m soak

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,9 @@ import pytest
 # Before a test module asks for them. The processes that tests start inherit it.
 os.environ["STREAMPLAN_PIPELINES"] = "streamplan.pipelines"
 os.environ.pop("COLUMNS", None)  # xdist's processes inherit what the readline of their parent has set
+os.environ.setdefault("SEED", str(random.randrange(1_000_000)))
+CASES = int(os.environ.get("CASES", "0"))
+"""Of each test at most this number of soak cases is run, and all of them if it is 0. ``SEED`` chooses them."""
 
 INTEGRATION = Path(__file__).parent / "integration"
 FIRST = (
@@ -31,9 +36,25 @@ TOGETHER = ("stack", "secured")
 """Folders whose files share what takes long to start: Airflow, and secured brokers."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put first what takes longest."""
+def pytest_report_header() -> str | None:
+    return f"soak: at most {CASES} cases of each test, SEED={os.environ['SEED']}" if CASES else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the cases of ``make soak``, and put first what takes longest."""
+    if CASES and (left := _left_out(items)):
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
     items.sort(key=_rank)  # stable: the order within a file stays
+
+
+def _left_out(items: list[pytest.Item]) -> set[pytest.Item]:
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("soak"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    chosen = random.Random(os.environ["SEED"])
+    return {item for each in cases.values() for item in chosen.sample(each, max(0, len(each) - CASES))}
 
 
 @pytest.hookimpl(optionalhook=True)
