@@ -1,4 +1,4 @@
-"""The order of what one record gives to the two sides of a merge.
+"""The order in which what is made of one record reaches the merges.
 
 The library passes a record to one child of a node after the other, and each time as deep as it goes. What an aggregate
 has put into the record cache of its store comes behind that, when the cache is flushed, store by store.
@@ -8,64 +8,97 @@ Sources: ``ProcessorContextImpl.forward`` and ``ProcessorStateManager.flushCache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from streamplan.model.operations import (
-    MAKES_SEVERAL,
     Aggregate,
     AggregateFunction,
     Count,
     FinalAggregate,
     FinalCount,
     Merge,
-    Process,
-    ProcessWithStores,
     Reduce,
     ReduceFunction,
-    StreamJoin,
-    TableJoin,
 )
 from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
 
-_ADDS_PLACE = (*MAKES_SEVERAL, Process, ProcessWithStores, StreamJoin, TableJoin)
-"""The operations that add a place to ``record.order``: that of a record among those that are made of one."""
+_UPDATES = (Count, Aggregate, Reduce)
+"""The operations whose results belong to no record that was read."""
 
-_BEGINS_PLACES = (Count, Aggregate, Reduce)
-"""The operations whose results have places of their own in ``record.order``."""
+Edge: TypeAlias = tuple[str, str]
+"""The names of a node and of one behind it."""
 
 
 @dataclass(frozen=True)
-class MergedSide:
-    """One side of a merge.
+class Ways:
+    """The ways of a record from which several lead to one merge.
 
     Attributes:
-        node: The name of the node before the merge.
-        place: The place of the side among the sides of the merge. The records of a side with a smaller one come first.
-        places_behind: How many places the operations between the last node that both sides share and the merge have
-            added to ``record.order``; None where final results have begun it anew. Updates always have.
+        places: By edge the place of the node behind it among those to which the node before it passes a record. An edge
+            has none if one way alone leads from the node before it to each merge.
+        begun: By the name of a node whose results begin anew, the places that they begin with. An update that the
+            library's record cache holds back is behind all ways, in the order of the stores. Final results have the
+            places of the way to their node.
     """
 
-    node: str
-    place: int
-    places_behind: int | None
+    places: Mapping[Edge, int]
+    begun: Mapping[str, tuple[int, ...]]
+
+    def between(self, subtopology: Subtopology, first: str, last: str) -> tuple[int, ...]:
+        """Return the places of the way from a node to another one that is behind it.
+
+        Args:
+            subtopology: That has the nodes.
+            first: The name of the node where the way begins.
+            last: The name of the node where it ends.
+        """
+        if first == last:
+            return ()
+        before = next(each for each in subtopology.predecessors[last] if first in _up_to(subtopology, each))
+        way = self.between(subtopology, first, before)
+        return (*way, self.places[before, last]) if (before, last) in self.places else way
 
 
-def merged_sides(subtopology: Subtopology, merge: Processor) -> tuple[MergedSide, ...]:
-    """Return the sides of a merge, where both can have records that were made of one; otherwise nothing.
+def ways_to_merges(subtopology: Subtopology) -> Ways:
+    """Return the ways that meet in the merges of a sub-topology.
 
     Args:
-        subtopology: That has the merge.
-        merge: The processor.
+        subtopology: Of whose merges those count whose sides can have records that were made of one.
     """
-    names = subtopology.predecessors[merge.name]
-    shared = set.intersection(*(set(_up_to(subtopology, name)) for name in names))
-    if not shared:
-        return ()
-    reached = [*_reached_from_sources(subtopology, merge, shared)]
-    behind_caches = len(reached)
-    places = {name: reached.index(name) if name in reached else behind_caches for name in names}
-    return tuple(_Side(subtopology, name, shared).merged(place) for name, place in places.items())
+    children = _children(subtopology)
+    places, before_merges = dict[Edge, int](), set[str]()
+    for merge in subtopology.processors_with(Merge):
+        sides = [set(_up_to(subtopology, name)) for name in subtopology.predecessors[merge.name]]
+        if not set.intersection(*sides):
+            continue
+        before = set.union(*sides)
+        before_merges |= before
+        for name in before:
+            behind = children.get(name, [])
+            leading = [each for each in behind if each in before or each == merge.name]
+            if len(leading) > 1:
+                places |= {(name, each): behind.index(each) for each in leading}
+    begun = dict[str, tuple[int, ...]]()
+    for number, node in enumerate(subtopology.nodes):
+        if node.name not in before_merges or not isinstance(node, Processor):
+            continue
+        if _is_cached(node):
+            begun[node.name] = (len(subtopology.nodes) + number,)
+        elif isinstance(node.operation, FinalCount | FinalAggregate):
+            begun[node.name] = _way(subtopology, node.name, places, begun)
+    return Ways(places, begun)
+
+
+def _way(
+    subtopology: Subtopology, name: str, places: Mapping[Edge, int], begun: Mapping[str, tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Return the places of the way to a node."""
+    for before in subtopology.predecessors[name][:1]:
+        way = begun[before] if before in begun else _way(subtopology, before, places, begun)
+        return (*way, places[before, name]) if (before, name) in places else way
+    return ()
 
 
 @dataclass(frozen=True)
@@ -73,8 +106,8 @@ class _Side:
     """The nodes of a side behind the last ones that both sides share.
 
     Attributes:
-        subtopology: That has the merge.
-        name: The node before the merge.
+        subtopology: That has the sides.
+        name: The last node of the side.
         shared: The nodes that both sides share.
     """
 
@@ -82,43 +115,13 @@ class _Side:
     name: str
     shared: Collection[str]
 
-    def merged(self, place: int) -> MergedSide:
-        """Return the side, with the place that it has where no cache holds its records back."""
-        nodes = self._nodes
-        if self._all_pass(_is_cached):
-            place = len(self.subtopology.nodes) + max(
-                number for number, node in enumerate(self.subtopology.nodes) if node in nodes and _is_cached(node)
-            )
-        begins = self._all_pass(lambda node: isinstance(node.operation, _BEGINS_PLACES))
-        return MergedSide(self.name, place, None if begins else self._places(self.name))
-
     @property
-    def _nodes(self) -> list[Processor]:
+    def nodes(self) -> list[Processor]:
         return [
             node
             for name, node in _up_to(self.subtopology, self.name).items()
             if name not in self.shared and isinstance(node, Processor)
         ]
-
-    def _all_pass(self, test: Callable[[Processor], bool]) -> bool:
-        """Whether no record comes from a shared node to the merge without passing a node of some kind."""
-        own = {node.name: node for node in self._nodes}
-        remaining = [self.name]
-        while remaining:
-            name = remaining.pop()
-            if name in self.shared:
-                return False
-            if name in own and not test(own[name]):
-                remaining += self.subtopology.predecessors[name]
-        return True
-
-    def _places(self, name: str) -> int:
-        """How many places the longest way from a shared node to a node adds, without those through aggregates."""
-        node = next((each for each in self._nodes if each.name == name), None)
-        if node is None or isinstance(node.operation, _BEGINS_PLACES):
-            return 0
-        before = (self._places(each) for each in self.subtopology.predecessors[name])
-        return max(before, default=0) + _adds_place(self.subtopology, node)
 
 
 def comes_first(subtopology: Subtopology, table: Processor, join: Processor) -> bool:
@@ -134,7 +137,7 @@ def comes_first(subtopology: Subtopology, table: Processor, join: Processor) -> 
         if source.name not in to_table or source.name not in to_join:
             continue
         side = _Side(subtopology, table.name, {name for name in to_table if name in to_join and name != table.name})
-        before = [node for node in side._nodes if node is not table]
+        before = [node for node in side.nodes if node is not table]
         return not any(map(_is_cached, before)) and _is_reached_first(subtopology, source, table, join)
     return True
 
@@ -159,35 +162,13 @@ def has_updates(subtopology: Subtopology, name: str) -> bool:
         name: The name of the node.
     """
     nodes = _up_to(subtopology, name).values()
-    return any(isinstance(node, Processor) and isinstance(node.operation, _BEGINS_PLACES) for node in nodes)
+    return any(isinstance(node, Processor) and isinstance(node.operation, _UPDATES) for node in nodes)
 
 
 def _up_to(subtopology: Subtopology, name: str) -> dict[str, Node]:
     """A node and those before it, by their names."""
     node = next(node for node in subtopology.nodes if node.name == name)
     return {each.name: each for each in (node, *subtopology.upstream_of([node]))}
-
-
-def _reached_from_sources(subtopology: Subtopology, merge: Processor, shared: Collection[str]) -> Iterator[str]:
-    """Yield the nodes before a merge, in the order in which a record that goes as deep as it can passes them.
-
-    It goes through no record cache, but for those of the nodes that all sides of the merge share.
-    """
-    children = _children(subtopology)
-    holding_back = {
-        node.name
-        for node in subtopology.nodes
-        if isinstance(node, Processor) and _is_cached(node) and node.name not in shared
-    }
-    seen: set[str] = set()
-    remaining = [("", source.name) for source in reversed(subtopology.sources)]
-    while remaining:
-        before, name = remaining.pop()
-        if name == merge.name:
-            yield before
-        elif name not in seen and name not in holding_back:
-            seen.add(name)
-            remaining += [(name, child) for child in reversed(children.get(name, []))]
 
 
 def _children(subtopology: Subtopology) -> dict[str, list[str]]:
@@ -204,9 +185,3 @@ def _is_cached(node: Processor) -> bool:
     if isinstance(node.operation, FinalCount | FinalAggregate):
         return False
     return isinstance(node.operation, Count | Aggregate | Reduce | ReduceFunction | AggregateFunction)
-
-
-def _adds_place(subtopology: Subtopology, node: Processor) -> bool:
-    if isinstance(node.operation, Merge):
-        return bool(merged_sides(subtopology, node))
-    return isinstance(node.operation, _ADDS_PLACE)

@@ -267,6 +267,29 @@ def test_restored_windows_take_no_record_that_is_too_late(spark: SparkSession, j
     assert compare(spark, jvm, steps, records, restored_at=(2, 4)) > 0
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stream a; group_by_key; count; to_stream; counts; to all; @0 group_by_key; short_windows; count; to_stream; "
+        "plain_counts; to short",
+        "stream a; group_by_key; short_windows; count; to_stream; plain_counts; to short; @0 filter; group_by_key; "
+        "short_windows; count; to_stream; plain_counts; to some",
+        *soak(
+            [
+                "stream a; group_by_key; short_windows; count; to_stream; plain_counts; to short; @0 group_by_key; "
+                "windowed_by; count; to_stream; plain_counts; to long",
+            ]
+        ),
+    ],
+)
+def test_windows_beside_another_aggregate_go_by_their_own_time(spark: SparkSession, jvm: Any, text: str) -> None:
+    """The second record is not one that the filter passes. The third one is late, and too late where the second was."""
+    steps = program(text)
+    sold = [(60, 4), (135, 0), (59, 4), (65, 0), (140, 4)]
+    records = [one("a", second, b'{"n": %d, "s": "x"}' % n) for second, n in sold]
+    assert compare(spark, jvm, steps, records) > 0
+
+
 def declared_records(seed: int, steps: Program) -> list[Piped]:
     """Return random records without fields that are not declared. The twin's functions keep them, and ours do not."""
     return [record for record in random_records(seed, steps, 12) if b"other" not in (record.value or b"")]

@@ -1,12 +1,12 @@
-"""The order of what one record gives to both sides of a merge."""
+"""The order in which what is made of one record reaches a merge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from streamplan import Json, KStream, Processor, Topology
-from streamplan.model.merge_order import has_updates, merged_sides
+from streamplan import Json, KStream, OnWindowClose, Processor, TimeWindows, Topology
+from streamplan.model.merge_order import Ways, has_updates, ways_to_merges
 from streamplan.model.operations import Merge
 
 FIELDS = "id string, n bigint"
@@ -21,65 +21,94 @@ def processed(stream: KStream) -> KStream:
     return stream.process(Seen, store="seen", state="n bigint", schema=FIELDS)
 
 
-def sides(declare: Callable[[KStream, KStream], KStream]) -> list[tuple[str, int | None]]:
-    """The operations before a merge, in the order of what they give, with the places that follow that of the merge."""
+def ways(declare: Callable[[KStream, KStream], KStream]) -> list[list[str]]:
+    """The ways by which a record reaches the last merge, in the order of their places: the operations of each.
+
+    A way begins where a record is read, or where an update is passed.
+    """
     topology = Topology("app")
     declare(*(topology.stream(name, value=Json(FIELDS), key="id") for name in "ab"))
     (subtopology,) = (each for each in topology.subtopologies if each.processors_with(Merge))
+    found = ways_to_merges(subtopology)
     merge = subtopology.processors_with(Merge)[-1]
-    nodes = {node.name: getattr(node, "operation", node) for node in subtopology.nodes}
-    found = sorted(merged_sides(subtopology, merge), key=lambda side: side.place)
-    return [(type(nodes[side.node]).__name__, side.places_behind) for side in found]
+    names = {node.name: type(getattr(node, "operation", node)).__name__ for node in subtopology.nodes}
+
+    def of(name: str) -> list[tuple[tuple[int, ...], list[str]]]:
+        if name in found.begun:
+            return [(found.begun[name], [names[name]])]
+        before = subtopology.predecessors[name]
+        return [
+            ((*places, *([found.places[each, name]] if (each, name) in found.places else [])), [*way, names[name]])
+            for each in before
+            for places, way in of(each)
+        ] or [((), [names[name]])]
+
+    return [way[:-1] for _, way in sorted(of(merge.name))]
 
 
-def test_the_side_that_was_declared_first_comes_first_whatever_the_merge_names_first() -> None:
+def updates_of(stream: KStream) -> KStream:
+    return stream.group_by_key().count(store="counts").to_stream().map_values({"id": "'x'", "n": "count"})
+
+
+def test_the_way_that_was_declared_first_comes_first_whatever_the_merge_names_first() -> None:
     def declare(a: KStream, b: KStream) -> KStream:
         first, second = a.filter("n > 1"), a.map_values({"id": "id", "n": "n"})
         return second.merge(first)
 
-    assert sides(declare) == [("Filter", 0), ("MapValues", 0)]
+    assert ways(declare) == [["Source", "Filter"], ["Source", "MapValues"]]
 
 
 def test_a_stream_comes_behind_the_class_that_was_declared_before_the_merge() -> None:
-    assert sides(lambda a, b: a.merge(processed(a))) == [("Process", 1), ("Source", 0)]
+    assert ways(lambda a, b: a.merge(processed(a))) == [["Source", "Process"], ["Source"]]
 
 
 def test_updates_come_behind_all_that_the_record_gives() -> None:
+    assert ways(lambda a, b: updates_of(a).merge(a)) == [["Source"], ["Count", "ToStream", "MapValues"]]
+
+
+def test_an_update_goes_all_its_ways_before_the_next_one_goes_any() -> None:
     def declare(a: KStream, b: KStream) -> KStream:
-        updates = a.group_by_key().count(store="counts").to_stream().map_values({"id": "'x'", "n": "count"})
-        return updates.merge(a)
+        counted = updates_of(a).merge(a)
+        reduced = a.group_by_key().reduce(max_by="n", store="greatest").to_stream()
+        return processed(counted.merge(reduced)).merge(counted)
 
-    assert sides(declare) == [("Source", 0), ("MapValues", None)]
-
-
-def test_streams_of_different_topics_have_no_record_in_common() -> None:
-    assert sides(lambda a, b: a.merge(b)) == []
-
-
-def test_a_record_that_is_one_of_several_keeps_its_place_among_them() -> None:
-    def declare(a: KStream, b: KStream) -> KStream:
-        several = a.flat_map_values("array(1, 2)", {"id": "id", "n": "n"})
-        return processed(several).merge(several.flat_map_values("array(1, 2)", {"id": "id", "n": "n"}))
-
-    assert sides(declare) == [("Process", 1), ("FlatMapValues", 1)]
+    found = ways(declare)
+    begun = [way[0] for way in found]
+    assert begun == ["Source", "Source", "Count", "Count", "Reduce"]
+    assert ["Process" in way for way in found] == [True, False, True, False, True]
 
 
-def test_what_is_merged_with_updates_is_not_held_back_with_them() -> None:
-    def declare(a: KStream, b: KStream) -> KStream:
-        updates = a.group_by_key().count(store="counts").to_stream().map_values({"id": "'x'", "n": "count"})
-        return processed(a).merge(updates).merge(a)
+def test_streams_of_different_topics_have_no_way_in_common() -> None:
+    topology = Topology("app")
+    one, other = (topology.stream(name, value=Json(FIELDS), key="id") for name in "ab")
+    one.filter("n > 1").merge(other)
+    (subtopology,) = topology.subtopologies
+    assert ways_to_merges(subtopology) == Ways({}, {})
 
-    assert sides(declare) == [("Merge", 2), ("Source", 0)]
+
+def test_what_never_meets_again_has_no_places() -> None:
+    topology = Topology("app")
+    stream = topology.stream("a", value=Json(FIELDS), key="id")
+    processed(stream)
+    updates_of(stream).filter("n > 1")
+    (subtopology,) = topology.subtopologies
+    assert ways_to_merges(subtopology) == Ways({}, {})
 
 
-def test_a_record_does_not_reach_a_merge_by_the_way_of_its_update() -> None:
-    def declare(a: KStream, b: KStream) -> KStream:
-        some = a.filter("n > 1")
-        updates = some.group_by_key().count(store="counts").to_stream().map_values({"id": "'x'", "n": "count"})
-        with_updates = updates.merge(a)
-        return with_updates.merge(processed(some))
-
-    assert sides(declare) == [("Process", 1), ("Merge", 1)]
+def test_final_results_are_on_the_way_of_the_record_that_closes_their_window() -> None:
+    topology = Topology("app")
+    stream = topology.stream("a", value=Json(FIELDS), key="id")
+    closed = (
+        stream.group_by_key()
+        .windowed_by(TimeWindows("1 minute"))
+        .emit_strategy(OnWindowClose())
+        .count(store="counts")
+        .to_stream()
+    )
+    processed(stream).merge(closed.map("record.key", {"id": "record.key", "n": "count"})).merge(stream)
+    (subtopology,) = topology.subtopologies
+    found = ways_to_merges(subtopology)
+    assert list(found.begun.values()) == [(0,)]
 
 
 def test_only_what_is_behind_an_aggregate_may_be_an_update() -> None:

@@ -311,3 +311,26 @@ def test_beside_a_join_by_a_foreign_key_is_recounted_what_does_not_take_its_upda
 
     found = untold(declare, "y")
     assert (found["x"][:29], found["y"]) == ("a state takes each update of ", "")
+
+
+def windowed(stream: KStream, store: str, grace: str) -> KStream:
+    return stream.group_by_key().windowed_by(TimeWindows("1 minute", grace=grace)).count(store=store).to_stream()
+
+
+@pytest.mark.parametrize(
+    ("declare", "kinds"),
+    [
+        (lambda a, b, t, u: (counted(a, "all"), windowed(a, "short", "1 second")), ["Aggregate"]),
+        (lambda a, b, t, u: (windowed(a, "one", "1 second"), windowed(a, "two", "1 second")), ["Aggregate"]),
+        (lambda a, b, t, u: (windowed(a, "short", "1 second"), windowed(a, "long", "1 day")), ["TaskAggregate"] * 2),
+        (
+            lambda a, b, t, u: (windowed(a, "all", "1 day"), windowed(a.filter("n > 1"), "some", "1 day")),
+            ["TaskAggregate"] * 2,
+        ),
+    ],
+)
+def test_windows_share_the_native_operator_if_they_go_by_one_time(
+    declare: Callable[[KStream, KStream, KTable, KTable], Any], kinds: list[str]
+) -> None:
+    (subtopology,) = (each for each in declared(declare).topology.subtopologies if each.stores)
+    assert [type(stage).__name__.removesuffix("Stage") for stage in stages_of(subtopology)] == kinds

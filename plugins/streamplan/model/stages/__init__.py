@@ -56,6 +56,8 @@ def _is_alone(stage: Stage) -> bool:
         return not stage.in_results
     if isinstance(stage, TableJoinStage):
         return not stage.has_results
+    if isinstance(stage, AggregateStage) and not stage.has_one_time:
+        return False
     names = {node.name for node in stage.nodes}
     return not stage.is_native or names.isdisjoint(stage.subtopology.downstream_of(names))
 

@@ -57,6 +57,12 @@ class AggregateStage(AggregatingStage):
         return tuple(node for node in aggregates if not goes_by_task(node))
 
     @property
+    def has_one_time(self) -> bool:
+        """Whether one watermark, which Spark has for the whole query, is right for all windows."""
+        before = self.subtopology.predecessors
+        return len({(*before[node.name], windows.grace_ms) for node in self.nodes if (windows := windows_of(node))}) < 2
+
+    @property
     def restores_in_workers(self) -> bool:
         """See :attr:`Stage.restores_in_workers`. A reduced value may be of any size."""
         return not any(isinstance(node.operation, Reduce) for node in self.nodes)
@@ -65,6 +71,11 @@ class AggregateStage(AggregatingStage):
     def identity(self) -> Mapping[str, str]:
         """See :attr:`Stage.identity`. The state has the place of the last record of each update."""
         return {"updates": "in the order of the records"} if self.passes_updates_in_order else {}
+
+
+def windows_of(node: Processor) -> TimeWindows | SessionWindows | None:
+    """Return the windows of an aggregate that expressions compute."""
+    return node.operation.window if isinstance(node.operation, Count | Aggregate) else None
 
 
 def goes_by_task(node: Processor) -> bool:

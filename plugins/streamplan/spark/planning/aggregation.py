@@ -315,6 +315,8 @@ class Argument:
 
 
 def _fold(nodes: Sequence[Processor], contributions: Sequence[DataFrame]) -> DataFrame:
+    # A union has the metadata of its first part, and with them the watermark by which the state drops late records.
+    contributions = sorted(contributions, key=lambda each: "window" not in each.columns)
     data = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), contributions)
     node_column = ("node",) if len(nodes) > 1 else ()
     by = [name for name in ("partition", *node_column, "window", "key") if name in data.columns]

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.functions import PythonFunction
-from streamplan.model.merge_order import has_updates, merged_sides
+from streamplan.model.merge_order import has_updates, ways_to_merges
 from streamplan.model.operations import (
     ACTS,
     Aggregate,
@@ -149,6 +149,7 @@ class OperatorPlanner:
         self._unknown: dict[str, frozenset[str]] = {}
         self._consumed: set[str] = set()
         self.grouped: set[str] = set()
+        self._ways = ways_to_merges(subtopology)
         self.read: Mapping[str, RecordFrame] = {}
         self.read_table: ReadTable | None = None
         self.of_tables: OperatorPlanner | None = None
@@ -306,7 +307,11 @@ class OperatorPlanner:
     def _consume_for(self, node: Node, name: str) -> RecordFrame | None:
         """What a node is given of a node before it. A Python class may have forwarded it to another node alone."""
         frame = self.consume(name)
-        return None if frame is None else frame.for_child(_child_name(node))
+        if frame is None:
+            return None
+        frame = frame.for_child(_child_name(node))
+        begun, place = self._ways.begun.get(name, ()), self._ways.places.get((name, node.name))
+        return frame.on_way(begun, place) if begun or place is not None else frame
 
     def inputs_of(self, node: Processor) -> list[RecordFrame]:
         """Return the records of each node before a processor, which are planned or bound."""
@@ -447,15 +452,12 @@ class OperatorPlanner:
         return self._apply_stateful(node, predecessors, self)
 
     def _merge(self, node: Processor, frames: Sequence[RecordFrame]) -> RecordFrame:
-        """Merge streams. Where all have what was made of one record, that has the library's order."""
-        subtopology = self.subtopology
-        names = subtopology.predecessors[node.name]
+        """Merge streams. What was made of one record has the library's order by its way; updates are behind records."""
+        names = self.subtopology.predecessors[node.name]
         frames = [
-            frame.behind_records() if has_updates(subtopology, name) else frame
+            frame.behind_records() if has_updates(self.subtopology, name) else frame
             for name, frame in zip(names, frames, strict=True)
         ]
-        if sides := merged_sides(subtopology, node):
-            frames = [frame.placed(side.place, side.places_behind) for side, frame in zip(sides, frames, strict=True)]
         return reduce(RecordFrame.union, frames)
 
     def store_updates(self, node: Processor, frame: RecordFrame) -> RecordFrame:

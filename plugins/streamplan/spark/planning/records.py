@@ -349,18 +349,16 @@ class RecordFrame:
         record = F.col("record").withField("order", order).withField("ends", ends)
         return self.with_record(record).rejecting(position.isNull(), PASSED_OVER)
 
-    def placed(self, place: int, places_behind: int | None) -> RecordFrame:
-        """Give each record a further place in its ``order``.
+    def on_way(self, begun: Sequence[int], place: int | None) -> RecordFrame:
+        """Add places to the ``order`` of each record.
 
         Args:
-            places_behind: How many of its places are behind that; None for all. All of an update are.
+            begun: Come before those that there are.
+            place: Comes behind them.
         """
-        order, first = F.col("record.order"), F.lit(0)
-        if places_behind is not None:
-            first = F.when(F.col("record.topic").isNotNull(), F.greatest(F.size(order) - places_behind, first))
-            first = F.coalesce(first, F.lit(0))
-        parts = F.slice(order, 1, first), F.array(F.lit(place)), F.slice(order, first + 1, F.size(order))
-        return self.with_record(F.col("record").withField("order", F.concat(*parts)))
+        parts = F.array(*map(F.lit, begun)).cast("array<int>"), F.col("record.order")
+        behind = F.array(*([] if place is None else [F.lit(place)])).cast("array<int>")
+        return self.with_record(F.col("record").withField("order", F.concat(*parts, behind)))
 
     def behind_records(self) -> RecordFrame:
         """Put the updates of stores behind the records of a micro-batch, which have a topic and an offset.

@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from streamplan.model.merge_order import Ways, ways_to_merges
 from streamplan.model.operations import TableJoin
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.serdes import field_types as declared
@@ -123,12 +124,16 @@ def joined_tables(batch: DataFrame, joins: Joins, frames: Mapping[str, RecordFra
         frames: As for :func:`join_table_updates`; only what is known of them is used.
     """
     found: dict[str, RecordFrame] = {}
+    ways = ways_to_merges(joins.subtopology)
     for node, join in joins.of_nodes:
         rows = batch.where(F.col("join") == join.number)
         rows = rows.withColumn("record", F.col("record").withField("timestamp", F.timestamp_millis("at")))
         data = _with_value(rows, join.number, joins.of_nodes, list(frames.values()))
         value = F.col(_value(join.number))
-        record = F.col("record").withField("order", F.concat("record.order", F.array(F.lit(join.number))))
+        place = (
+            _way_of_joined(joins.subtopology, node, ways, list(frames)) if ways.places else F.array(F.lit(join.number))
+        )
+        record = F.col("record").withField("order", F.concat("record.order", place))
         record = record.withField("value", F.when(value.isNotNull(), F.lit(b"")))
         data = data.select(F.col(f"{_value(join.number)}.*"), record.alias("record"))
         encoded = F.when(F.col("record.value").isNotNull(), F.expr(value_expression(declared_fields(data))))
@@ -137,6 +142,16 @@ def joined_tables(batch: DataFrame, joins: Joins, frames: Mapping[str, RecordFra
         found[node.name] = RecordFrame(
             data, value_is_raw=False, no_rejects=True, key_not_null=True, format="json", key_serde=key_serde
         )
+    return found
+
+
+def _way_of_joined(subtopology: Subtopology, node: Processor, ways: Ways, tables: Sequence[str]) -> Column:
+    """The places of the way by which a record of a table reaches the node that passes what it is joined to."""
+    behind = {name: node.name in subtopology.downstream_of([name]) for name in tables}
+    found = F.array().cast("array<int>")
+    for number, name in enumerate(tables):
+        if behind[name] and (way := ways.between(subtopology, name, node.name)):
+            found = F.when(F.col("source") == number, F.array(*map(F.lit, way))).otherwise(found)
     return found
 
 
