@@ -134,6 +134,7 @@ def test_the_start_does_what_the_plan_has_said(changed: Changed, monkeypatch: py
     changed.delete_topics()
 
 
+@pytest.mark.soak
 def test_numbers_that_moved_mix_two_stores_which_the_plan_alone_notices(changed: Changed) -> None:
     def declare(filters: int) -> list[str]:
         stream = changed.declare_anew().stream(changed.named("sales"), value=SALE)

@@ -280,6 +280,7 @@ def of(count: int) -> bytes:
     return count.to_bytes(8, "big")
 
 
+@pytest.mark.soak
 def test_null_values_in_a_stream(tried: Tried, jvm: Any, tmp_path: Path) -> None:
     """They pass the operations and are written. Joins and aggregations without windows pass over them."""
 
@@ -346,6 +347,7 @@ def test_null_values_in_a_stream(tried: Tried, jvm: Any, tmp_path: Path) -> None
     assert tried.dead_letters() == []
 
 
+@pytest.mark.soak
 def test_null_keys(tried: Tried, jvm: Any, tmp_path: Path) -> None:
     """A left join takes them, behind a repartition topic, too. What the library drops elsewhere is dead-lettered."""
 
