@@ -51,6 +51,7 @@ def changed(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Chan
     return Changed(bootstrap_servers, tmp_path / "checkpoints", spark, restoring=False)
 
 
+@pytest.mark.soak
 def test_sub_topologies_that_are_linked_no_more_have_their_state_rebuilt(changed: Changed) -> None:
     sales = changed.named("sales")
     changed.topology.stream(sales, value=SALE).group_by("shop").count(store="sold")

@@ -194,6 +194,7 @@ def test_reduce_over_merged_topics_keeps_the_newest_and_the_library_the_last(
 # -- a stream and a table
 
 
+@pytest.mark.soak
 def test_time_alone_decides_which_row_a_record_meets(tried: Tried, jvm: Any, tmp_path: Path) -> None:
     """In the library a row also counts, whatever its time, from when the task had read all of the stream."""
 

@@ -224,6 +224,7 @@ def test_without_a_checkpoint_what_was_processed_is_not_read_again(application: 
     assert application.totals() == recount(application.committed(application.orders))
 
 
+@pytest.mark.soak
 def test_an_aggregator_that_wakes_up_writes_where_nobody_reads(application: Application) -> None:
     """As a driver that was suspended, and uploads what it had in hand after its successor has taken the checkpoint."""
     application.produce(numbered(0, 2000))
