@@ -92,8 +92,9 @@ def test_records_timers_and_failures_over_several_micro_batches(tried: Tried) ->
     tried.create_topics()
     tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 4), 1), ("a", sale("x", 0), 2)])
     tried.produce("sales", [("a", b"no JSON", 3), (None, sale("x", 1), 4), ("a", None, 5)])
-    tried.drain()
-    assert tried.store("totals") == {"a": stored(61, 5, 0.375)}
+    if not tried.restoring:
+        tried.drain()
+        assert tried.store("totals") == {"a": stored(61, 5, 0.375)}
     tried.produce("sales", [("a", sale("x", 2), 6), ("a", sale("x", 6, paid=True), 70)])
     tried.produce("sales", [("a", sale("y", 1, paid=False), 71), ("a", sale("y", 13), 72)])
     tried.drain()
