@@ -713,12 +713,12 @@ def test_brokers_down(application: App, bootstrap_servers: str, kafka: LocalKafk
     try:
         eventually(lambda: len(application.admin.list_topics(timeout=60).brokers) == 1, "one broker is left")
         expect("a broker down", looks(application), r"broker 2")
-        found = looks(another, deadline_seconds=10.0)
+        found = looks(another, deadline_seconds=6.0)
         expect("a changelog partition without a leader", found, names)
         for check in ("copartitioning", "compaction", "totals"):
             assert f"{another.changelog}-1" in found[check].reason, found[check]
             assert "leader" in found[check].reason
-        cluster = KafkaCluster(Brokers(bootstrap_servers), deadline_seconds=10.0)
+        cluster = KafkaCluster(Brokers(bootstrap_servers), deadline_seconds=6.0)
         discovered = discover(cluster, another.group)
         assert any(another.changelog in note for note in discovered.notes)
         results = run_checks(discovered, [topics.TopicsCheck(deadline=SHORT)], lambda: cluster)
