@@ -39,7 +39,7 @@ MARKS = {Outcome.PASSED: "·", Outcome.FAILED: "RED", Outcome.COULD_NOT_LOOK: "?
 PAGE = PROJECT / "docs" / "checks.md"
 
 App = TransactionalApplication
-SHORT = Deadline(seconds=5.0, interval=0.1)
+SHORT = Deadline(seconds=3.0, interval=0.1)
 DEADLINE_SECONDS = 60.0
 """Of a question to brokers that are there."""
 
@@ -681,7 +681,7 @@ def test_no_false_alarm_while_the_stream_runs(application: App) -> None:
         thread.start()
     try:
         before = sum(application.totals.values())
-        for _ in range(10):
+        for _ in range(5):
             red = {
                 name: told(found)
                 for name, found in looks(application, patient=True).items()
@@ -696,47 +696,41 @@ def test_no_false_alarm_while_the_stream_runs(application: App) -> None:
     assert not failed
 
 
-def test_brokers_down(application: App, kafka: LocalKafka) -> None:
-    """One, then both. The other broker leads all partitions then, and answers for all groups."""
-    kafka.stop(2)
-    try:
-        eventually(lambda: len(application.admin.list_topics(timeout=60).brokers) == 1, "one broker is left")
-        expect("a broker down", looks(application), r"broker 2")
-        kafka.stop(1)
-        expect("both brokers down", looks(application, deadline_seconds=5.0))
-    finally:
-        kafka.start_missing()
-        kafka.wait_until_ready(deadline_seconds=300.0)
-    eventually(lambda: all(r.outcome is Outcome.PASSED for r in looks(application).values()), "green again")
+def test_brokers_down(application: App, bootstrap_servers: str, kafka: LocalKafka) -> None:
+    """One, then both. The other broker leads all partitions then, and answers for all groups.
 
-
-def test_a_changelog_partition_without_a_leader(bootstrap_servers: str, kafka: LocalKafka) -> None:
-    """Its one replica is on a broker that is down. The other checks say which partition they could not see."""
+    Another application has a changelog of which each partition has one replica. The other checks say which partition
+    they could not see.
+    """
     configs = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime", "min.insync.replicas": "1"}
 
     def otherwise(app: App) -> NewTopic:
         return NewTopic(app.changelog, 2, replica_assignment=[[1], [2]], config=configs)
 
-    application = processed(bootstrap_servers, otherwise=otherwise)
+    another = processed(bootstrap_servers, otherwise=otherwise)
+    names = rf"{another.changelog}-1: leader: expected a broker, observed none"
     kafka.stop(2)
     try:
         eventually(lambda: len(application.admin.list_topics(timeout=60).brokers) == 1, "one broker is left")
-        found = looks(application, deadline_seconds=10.0)
-        names = rf"{application.changelog}-1: leader: expected a broker, observed none"
+        expect("a broker down", looks(application), r"broker 2")
+        found = looks(another, deadline_seconds=6.0)
         expect("a changelog partition without a leader", found, names)
         for check in ("copartitioning", "compaction", "totals"):
-            assert f"{application.changelog}-1" in found[check].reason, found[check]
+            assert f"{another.changelog}-1" in found[check].reason, found[check]
             assert "leader" in found[check].reason
-        cluster = KafkaCluster(Brokers(bootstrap_servers), deadline_seconds=10.0)
-        discovered = discover(cluster, application.group)
-        assert any(application.changelog in note for note in discovered.notes)
+        cluster = KafkaCluster(Brokers(bootstrap_servers), deadline_seconds=6.0)
+        discovered = discover(cluster, another.group)
+        assert any(another.changelog in note for note in discovered.notes)
         results = run_checks(discovered, [topics.TopicsCheck(deadline=SHORT)], lambda: cluster)
         assert results[0].outcome is Outcome.FAILED
         assert re.search(names, told(results[0])), told(results[0])
+        kafka.stop(1)
+        expect("both brokers down", looks(application, deadline_seconds=5.0))
     finally:
         kafka.start_missing()
         kafka.wait_until_ready(deadline_seconds=300.0)
-        application.close()
+        another.close()
+    eventually(lambda: all(r.outcome is Outcome.PASSED for r in looks(application).values()), "green again")
 
 
 def test_the_matrix_of_these_tests_is_the_one_in_the_docs() -> None:

@@ -430,7 +430,7 @@ def test_the_aggregator_says_how_it_is(aggregator: Aggregator, bootstrap_servers
     os.killpg(process.pid, signal.SIGSTOP)
     before = said()
     assert before is not None
-    time.sleep(12)  # more than two beats: it is quiet, and nothing tells that but time
+    time.sleep(6)  # more than a beat: it is quiet, and nothing tells that but time
     assert said() == before
     assert not look(before)  # it may as well have been killed, and be started again in a moment
     (found,) = look(before, later=60)

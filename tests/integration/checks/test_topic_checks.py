@@ -74,6 +74,7 @@ def every_kind_of_store(library: Library, clicks: str, views: str) -> Any:
     return library.builder.build()
 
 
+@pytest.mark.soak
 def test_changelogs_of_every_kind_of_store(
     jvm: Any, bootstrap_servers: str, new_topic: NewTopicFactory, tmp_path: Path
 ) -> None:
@@ -169,17 +170,9 @@ def eager_cleaner(bootstrap_servers: str) -> Iterator[None]:
         alter(bootstrap_servers, ResourceType.BROKER, broker, log_cleaner_backoff_ms=None)
 
 
-@pytest.mark.parametrize(
-    ("configs", "compression"),
-    [
-        ({"delete.retention.ms": "0"}, "zstd"),
-        pytest.param({}, "none", marks=pytest.mark.soak),
-        pytest.param({}, "zstd", marks=pytest.mark.soak),
-        pytest.param({"delete.retention.ms": "0"}, "none", marks=pytest.mark.soak),
-        pytest.param({"min.cleanable.dirty.ratio": "0.8"}, "none", marks=pytest.mark.soak),
-        pytest.param({"min.cleanable.dirty.ratio": "0.8"}, "zstd", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("configs", [{}, {"delete.retention.ms": "0"}, {"min.cleanable.dirty.ratio": "0.8"}])
 def test_a_healthy_cleaner_is_not_accused(
     bootstrap_servers: str, new_topic: NewTopicFactory, eager_cleaner: None, configs: dict[str, str], compression: str
 ) -> None:

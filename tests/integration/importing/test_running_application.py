@@ -41,6 +41,7 @@ def declare(library: Library, orders: str) -> Any:
     return library.builder.build()
 
 
+@pytest.mark.soak
 def test_brokers_tell_what_the_description_does_not(
     jvm: Any,
     bootstrap_servers: str,

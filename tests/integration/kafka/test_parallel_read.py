@@ -26,6 +26,7 @@ from streamplan.settings import PROJECT
 from streamplan.spark.distributed_cluster import DistributedCluster
 
 from tests.support.brokers import NewTopicFactory
+from tests.support.soak import soak
 from tests.support.transactional_application import TransactionalApplication
 
 RECORDS = 30_000
@@ -161,7 +162,7 @@ def test_checks_read_by_spark_say_the_same(bootstrap_servers: str, spark: SparkS
         application.close()
 
 
-@pytest.mark.parametrize("check", ["copartitioning", "totals"])
+@pytest.mark.parametrize("check", ["totals", *soak(["copartitioning"])])
 def test_the_job_says_why_it_could_not_look(
     bootstrap_servers: str, tmp_path: Path, spark_environment: Mapping[str, str], check: str
 ) -> None:

@@ -35,6 +35,7 @@ def read(content: bytes) -> dict[str, str] | None:
         return None
 
 
+@pytest.mark.soak
 def test_properties_files_are_read_as_java_reads_them(tools: JvmClient) -> None:
     drawn = random.Random(38)
     parts = [
@@ -71,6 +72,7 @@ def test_properties_files_are_read_as_java_reads_them(tools: JvmClient) -> None:
         assert read(content) == tools.properties(content), content
 
 
+@pytest.mark.soak
 def test_jaas_is_read_as_kafka_reads_it(tools: JvmClient) -> None:
     drawn = random.Random(38)
     parts = ["a", "b.c", "=", " ", ";", '"', "'", "\\", "1", "-", "_", "$", "/", "//", "/*", "*/", "\n", "\\n", "\\101"]

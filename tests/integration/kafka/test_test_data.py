@@ -27,6 +27,7 @@ from streamplan.settings import PROJECT
 from tests.support.orders_pipeline import pipeline_of
 from tests.support.records import read_committed
 from tests.support.schema_registry_server import SchemaRegistryServer
+from tests.support.soak import soak
 
 
 def write(pipeline: Pipeline, bootstrap_servers: str, **extent: int) -> None:
@@ -115,7 +116,7 @@ def job(topic: str, bootstrap_servers: str, *words: str) -> subprocess.Popen[str
     )
 
 
-@pytest.mark.parametrize("rate", [[], ["--rate", "2000"]], ids=["unlimited", "paced"])
+@pytest.mark.parametrize("rate", [[], *soak([["--rate", "2000"]])], ids=["unlimited", "paced"])
 def test_an_endless_job_that_is_stopped_ends_well(
     rate: list[str], bootstrap_servers: str, new_topic: Callable[..., str]
 ) -> None:
@@ -174,6 +175,7 @@ def test_a_missing_topic_is_named(bootstrap_servers: str) -> None:
         write(pipeline_of("nowhere"), bootstrap_servers, records=1)
 
 
+@pytest.mark.soak
 def test_brokers_away_are_named_with_the_time_tried(spark_environment: Mapping[str, str]) -> None:
     argv = [sys.executable, str(PROJECT / "jobs" / "producer.py"), "--pipeline", "orders"]
     argv += ["--bootstrap-servers", "127.0.0.1:9", "--records", "1"]

@@ -24,7 +24,6 @@ from streamplan.settings import PROJECT
 
 from tests.support.brokers import local_kafka
 from tests.support.processes import kill, listening
-from tests.support.soak import soak
 from tests.support.waiting import DEADLINE_SECONDS
 
 
@@ -120,20 +119,11 @@ def test_a_node_that_cannot_start_is_named_with_its_address_and_log(own_kafka: L
     own_kafka.up(deadline_seconds=DEADLINE_SECONDS)
 
 
-def test_half_formatted_storage_is_formatted_anew(tmp_path: Path) -> None:
+def test_half_formatted_storage_is_formatted_anew_and_a_cluster_id_may_begin_with_a_dash(tmp_path: Path) -> None:
     kafka = local_kafka(tmp_path)
     data = tmp_path / "kafka-2" / "data"
     data.mkdir(parents=True)
     (data / "bootstrap.checkpoint").write_bytes(b"torn")
-    try:
-        kafka.up(deadline_seconds=DEADLINE_SECONDS)
-    finally:
-        kafka.down()
-    assert processes.registered(tmp_path / "run") == []
-
-
-def test_a_cluster_id_may_begin_with_a_dash(tmp_path: Path) -> None:
-    kafka = local_kafka(tmp_path)
     (tmp_path / "cluster-id").write_text("-_SGzYBWTf2OuSCpBMdk_w")
     try:
         kafka.up(deadline_seconds=DEADLINE_SECONDS)
@@ -141,6 +131,7 @@ def test_a_cluster_id_may_begin_with_a_dash(tmp_path: Path) -> None:
         assert admin.list_topics(timeout=60).cluster_id == "-_SGzYBWTf2OuSCpBMdk_w"
     finally:
         kafka.down()
+    assert processes.registered(tmp_path / "run") == []
 
 
 def test_taken_ports_are_passed_by_said_and_remembered(tmp_path: Path) -> None:
@@ -171,7 +162,8 @@ def test_a_failed_fetch_leaves_nothing_that_looks_complete(tmp_path: Path) -> No
     assert not directory_of(BROKERS, environment).exists()
 
 
-@pytest.mark.parametrize("node", [NODES[0], *soak(NODES[1:])])
+@pytest.mark.soak
+@pytest.mark.parametrize("node", NODES)
 def test_the_health_check_of_docker_compose_passes_for_a_broker_and_not_for_one_that_is_down(
     own_kafka: LocalKafka, node: int
 ) -> None:

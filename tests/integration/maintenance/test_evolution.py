@@ -51,6 +51,7 @@ def changed(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Chan
     return Changed(bootstrap_servers, tmp_path / "checkpoints", spark, restoring=False)
 
 
+@pytest.mark.soak
 def test_sub_topologies_that_are_linked_no_more_have_their_state_rebuilt(changed: Changed) -> None:
     sales = changed.named("sales")
     changed.topology.stream(sales, value=SALE).group_by("shop").count(store="sold")
@@ -134,6 +135,7 @@ def test_the_start_does_what_the_plan_has_said(changed: Changed, monkeypatch: py
     changed.delete_topics()
 
 
+@pytest.mark.soak
 def test_numbers_that_moved_mix_two_stores_which_the_plan_alone_notices(changed: Changed) -> None:
     def declare(filters: int) -> list[str]:
         stream = changed.declare_anew().stream(changed.named("sales"), value=SALE)

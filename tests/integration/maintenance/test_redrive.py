@@ -353,6 +353,7 @@ def test_the_command_processes_dead_letters_in_a_spark_of_its_own(
             future.exception(120)
 
 
+@pytest.mark.soak
 def test_a_record_whose_row_could_not_be_read_is_processed_again_with_the_new_row(
     bootstrap_servers: str, tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -193,6 +193,7 @@ sys.exit(any(process.exitcode for process in processes))
 """
 
 
+@pytest.mark.soak
 def test_runs_of_two_dags_write_at_the_same_time(settings: Settings) -> None:
     environment = {"STREAMPLAN_HOME": str(settings.home), "PYTHONPATH": f"{PROJECT / 'plugins'}:{PROJECT}", "PATH": ""}
     argv = [sys.executable, "-c", _RUNS_OF_TWO_DAGS]

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,16 +59,21 @@ def test_a_user_may_do_what_an_acl_says_and_nothing_else(secured_brokers: Secure
 def test_nobody_gets_in_without_a_password_or_a_certificate(secured_brokers: SecuredBrokers) -> None:
     servers = secured_brokers.super_user.servers
     authority = {"ssl.ca.location": str(secured_brokers.security.authority_file)}
-    for brokers in (
+    strangers = (
         Brokers(servers),
         Brokers(servers, {"security.protocol": "SSL", **authority}),
         Brokers(secured_brokers.super_user_by_certificate.servers, {"security.protocol": "SSL", **authority}),
         replace(
             secured_brokers.super_user, properties={**secured_brokers.super_user.properties, "sasl.password": "wrong"}
         ),
-    ):
+    )
+
+    def ask(stranger: Brokers) -> None:
         with pytest.raises(KafkaException):
-            brokers.admin().list_topics(timeout=5)
+            stranger.admin().list_topics(timeout=5)
+
+    with ThreadPoolExecutor(len(strangers)) as pool:  # each waits for all of its time
+        assert [*pool.map(ask, strangers)] == [None] * len(strangers)
 
 
 def test_secrets_are_in_private_files_and_on_no_command_line(secured_brokers: SecuredBrokers) -> None:

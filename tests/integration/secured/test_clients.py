@@ -6,6 +6,7 @@ import pickle
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from tests.support.draining import drain
 from tests.support.orders_pipeline import pipeline_of
 from tests.support.records import read_committed
 from tests.support.secured_brokers import SecuredBrokers
+from tests.support.soak import soak
 
 RECORDS = 19
 TOTALS = {b"0": 10, b"1": 9}
@@ -38,7 +40,7 @@ def offsets_read(batches: Iterator[RecordBatch]) -> int:
     return sum(len(batch.offsets) for batch in batches)
 
 
-@pytest.mark.parametrize("login", ["password", "certificate"])
+@pytest.mark.parametrize("login", ["certificate", *soak(["password"])])
 def test_the_orders_pipeline_runs_and_all_its_checks_pass(
     secured_brokers: SecuredBrokers, spark: SparkSession, tmp_path: Path, login: str
 ) -> None:
@@ -84,7 +86,7 @@ class KafkaRead:
         yield from KafkaCluster(self.brokers).read(self.topic, ranges)
 
 
-def told(brokers: Brokers) -> str:
+def refusal(brokers: Brokers) -> str:
     """What a command says that cannot get in."""
     with pytest.raises(StreamplanError) as error:
         KafkaCluster(brokers, deadline_seconds=3).names()
@@ -92,33 +94,48 @@ def told(brokers: Brokers) -> str:
     return str(error.value)
 
 
-def test_a_wrong_password_is_told_with_what_to_do(secured_brokers: SecuredBrokers) -> None:
-    wrong = {**secured_brokers.super_user.properties, "sasl.password": "s3cret-and-wrong"}
-    message = told(replace(secured_brokers.super_user, properties=wrong))
+@pytest.fixture(scope="module")
+def told(secured_brokers: SecuredBrokers, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What is said to clients with a mistake in their properties. All of them ask at once: each waits some seconds."""
+    of_password, of_certificate = secured_brokers.super_user, secured_brokers.super_user_by_certificate
+    another = LocalSecurity(tmp_path_factory.mktemp("another"))
+    another.make()
+    no_certificate = {"security.protocol": "SSL", "ssl.ca.location": str(secured_brokers.security.authority_file)}
+    mistaken = {
+        "password": {**of_password.properties, "sasl.password": "s3cret-and-wrong"},
+        "authority": {**of_password.properties, "ssl.ca.location": str(another.authority_file)},
+        "certificate": no_certificate,
+        "protocol": {},
+    }
+    clients = {
+        mistake: replace(of_certificate if mistake == "certificate" else of_password, properties=properties)
+        for mistake, properties in mistaken.items()
+    }
+    with ThreadPoolExecutor(len(clients)) as pool:
+        return dict(zip(clients, pool.map(refusal, clients.values()), strict=True))
+
+
+def test_a_wrong_password_is_told_with_what_to_do(told: dict[str, str]) -> None:
+    message = told["password"]
     assert "invalid credentials" in message
     assert "Correct sasl.username, sasl.password" in message
     assert "s3cret" not in message
 
 
-def test_an_untrusted_authority_is_told_with_what_to_do(secured_brokers: SecuredBrokers, tmp_path: Path) -> None:
-    another = LocalSecurity(tmp_path)
-    another.make()
-    wrong = {**secured_brokers.super_user.properties, "ssl.ca.location": str(another.authority_file)}
-    message = told(replace(secured_brokers.super_user, properties=wrong))
+def test_an_untrusted_authority_is_told_with_what_to_do(told: dict[str, str]) -> None:
+    message = told["authority"]
     assert "certificate verify failed" in message
     assert "ssl.ca.location" in message
 
 
-def test_a_missing_certificate_is_told_with_what_to_do(secured_brokers: SecuredBrokers) -> None:
-    properties = {"security.protocol": "SSL", "ssl.ca.location": str(secured_brokers.security.authority_file)}
-    message = told(replace(secured_brokers.super_user_by_certificate, properties=properties))
+def test_a_missing_certificate_is_told_with_what_to_do(told: dict[str, str]) -> None:
+    message = told["certificate"]
     assert "certificate" in message
     assert "own certificate" in message
 
 
-def test_another_protocol_is_told_with_what_to_do(secured_brokers: SecuredBrokers) -> None:
-    message = told(Brokers(secured_brokers.super_user.servers))
-    assert "Set security.protocol" in message
+def test_another_protocol_is_told_with_what_to_do(told: dict[str, str]) -> None:
+    assert "Set security.protocol" in told["protocol"]
 
 
 def test_a_user_without_acls_is_told_so(secured_brokers: SecuredBrokers) -> None:

@@ -66,6 +66,7 @@ def test_nineteen_orders_are_ten_jackets_and_nine_shirts(application: Applicatio
     assert content.totals == {"0": 10, "1": 9}
 
 
+@pytest.mark.soak
 def test_every_value_in_the_changelog_is_the_count_of_a_prefix(application: Application) -> None:
     application.create_topics()
     for first in range(0, 3000, 1000):
@@ -192,7 +193,7 @@ def test_a_run_waits_for_a_transaction_that_ends_meanwhile_in_what_it_reads(
     writer.begin_transaction()
     writer.produce(application.repartition, first.value(), first.key(), first.partition())
     assert writer.flush(60) == 0
-    end = threading.Timer(20.0, writer.commit_transaction, [60])
+    end = threading.Timer(8.0, writer.commit_transaction, [60])
     end.start()
     try:
         application.produce(numbered(2, 4))
@@ -281,7 +282,11 @@ def _lose_records(application: Application) -> None:
     [
         (_lose_positions, "has no position for orders-[0-9]+-0, orders-[0-9]+-1"),
         (_set_positions_forward, "orders-[0-9]+-0 at [0-9]+, with the metadata ''.*Another program committed them"),
-        (_set_positions_back, "orders-[0-9]+-0 at 0, with the metadata ''.*Another program committed them"),
+        pytest.param(
+            _set_positions_back,
+            "orders-[0-9]+-0 at 0, with the metadata ''.*Another program committed them",
+            marks=pytest.mark.soak,
+        ),
         (_lose_records, "were deleted before they were read"),
     ],
 )
@@ -372,7 +377,8 @@ def test_input_that_ends_early_is_not_taken_for_complete(application: Applicatio
 @pytest.mark.parametrize(
     ("timeout_ms", "seconds"),
     [
-        (20_000, 5.5),  # more than a quarter: one that takes longer than it may would be aborted, however often tried
+        # More than a quarter: one that takes longer than it may would be aborted, however often tried.
+        pytest.param(20_000, 5.5, marks=pytest.mark.soak),
         (60_000, 1.1),  # what is written by then is for the next sub-topology, which need not wait for the rest
     ],
 )

@@ -46,6 +46,7 @@ def many(bootstrap_servers: str, new_topic: NewTopicFactory) -> str:
     return topic
 
 
+@pytest.mark.soak
 def test_what_the_consumers_keep_is_bounded_for_all_partitions_together(
     spark: SparkSession, bootstrap_servers: str, many: str
 ) -> None:

@@ -194,6 +194,7 @@ def test_reduce_over_merged_topics_keeps_the_newest_and_the_library_the_last(
 # -- a stream and a table
 
 
+@pytest.mark.soak
 def test_time_alone_decides_which_row_a_record_meets(tried: Tried, jvm: Any, tmp_path: Path) -> None:
     """In the library a row also counts, whatever its time, from when the task had read all of the stream."""
 
@@ -280,6 +281,7 @@ def of(count: int) -> bytes:
     return count.to_bytes(8, "big")
 
 
+@pytest.mark.soak
 def test_null_values_in_a_stream(tried: Tried, jvm: Any, tmp_path: Path) -> None:
     """They pass the operations and are written. Joins and aggregations without windows pass over them."""
 
@@ -346,6 +348,7 @@ def test_null_values_in_a_stream(tried: Tried, jvm: Any, tmp_path: Path) -> None
     assert tried.dead_letters() == []
 
 
+@pytest.mark.soak
 def test_null_keys(tried: Tried, jvm: Any, tmp_path: Path) -> None:
     """A left join takes them, behind a repartition topic, too. What the library drops elsewhere is dead-lettered."""
 

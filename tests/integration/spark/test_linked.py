@@ -24,7 +24,6 @@ from streamplan.spark.linked import link_queries
 from streamplan.spark.query import plan_query
 
 from tests.support.checkpoints import checkpoint_of
-from tests.support.soak import soak
 from tests.support.tried_topology import EPOCH, PARTITIONS, SALE, Tried, sale
 
 Sale = tuple[str | bytes | None, Any, int]
@@ -172,6 +171,7 @@ def test_aggregates(both: BothWays) -> None:
         assert reasons == ["shop is missing", "the value is not JSON"]  # each once
 
 
+@pytest.mark.soak
 def test_what_expressions_make_of_records(both: BothWays) -> None:
     """Filters, new values and a key that is computed: a row of each record, also of those that do not pass."""
 
@@ -281,6 +281,7 @@ def splitting(changed: bool) -> Callable[[Any], Iterator[dict[str, str]]]:
     return split
 
 
+@pytest.mark.soak
 def test_functions_whose_code_changes_between_two_starts(both: BothWays) -> None:
     """A micro-batch that was committed is not made again by the new code: the state is restored."""
 
@@ -409,7 +410,8 @@ def test_what_is_left_in_the_repartition_topic_is_read_first_and_the_state_stays
     assert lag(tried) == 0
 
 
-@pytest.mark.parametrize("hop", [None, *soak(["30 seconds"])])
+@pytest.mark.soak
+@pytest.mark.parametrize("hop", [None, "30 seconds"])
 def test_windows(both: BothWays, monkeypatch: pytest.MonkeyPatch, hop: str | None) -> None:
     """A late record changes nothing, and yet the position in the repartition topic moves."""
     monkeypatch.setattr(query.DriverShare, "takes", lambda *arguments: True)

@@ -92,8 +92,9 @@ def test_records_timers_and_failures_over_several_micro_batches(tried: Tried) ->
     tried.create_topics()
     tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 4), 1), ("a", sale("x", 0), 2)])
     tried.produce("sales", [("a", b"no JSON", 3), (None, sale("x", 1), 4), ("a", None, 5)])
-    tried.drain()
-    assert tried.store("totals") == {"a": stored(61, 5, 0.375)}
+    if not tried.restoring:
+        tried.drain()
+        assert tried.store("totals") == {"a": stored(61, 5, 0.375)}
     tried.produce("sales", [("a", sale("x", 2), 6), ("a", sale("x", 6, paid=True), 70)])
     tried.produce("sales", [("a", sale("y", 1, paid=False), 71), ("a", sale("y", 13), 72)])
     tried.drain()
@@ -227,6 +228,30 @@ def times_of(key: bytes, times: int) -> tuple[str, list[int]]:
 
 
 @pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
+def test_a_window_and_a_session_of_functions_go_on(tried: Tried) -> None:
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    minutes = sales.windowed_by(TimeWindows("1 minute", grace="10 minutes"))
+    minutes.aggregate(nothing, paid_for, schema="total bigint, mean double, shops array<string>", store="minutes")
+    sales.windowed_by(SessionWindows("45 seconds", grace="10 minutes")).reduce(in_turn, store="sessions")
+    tried.create_topics()
+    for sold in ([("a", sale("x", 1), 0)], [("a", sale("y", 2), 30), ("a", sale("z", 0), 31)]):
+        tried.produce("sales", sold)
+        tried.drain()
+    minute, session = (tried.read(tried.topology.changelog_topic(store)) for store in ("minutes", "sessions"))
+    found = {tuple(times_of(m.key()[:-4], 1)[1]): json.loads(m.value()) for m in minute}
+    assert found == {(0,): {"total": 3, "mean": 0.75, "shops": ["x", "y"]}}
+    assert {tuple(times_of(m.key(), 2)[1]): m.value() and json.loads(m.value()) for m in session} == {
+        (0, 0): None,
+        (31, 0): sale("xyz", 3),
+    }
+    ((topic, reason),) = tried.dead_letters()
+    assert topic == "sales"
+    assert "paid_for raised ZeroDivisionError" in reason
+    assert disagreeing(tried) == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("tried", [True, False], indirect=True, ids=["restored", "continued"])
 def test_functions_aggregate_windows_and_sessions(tried: Tried) -> None:
     """What fails is a dead letter, and changes no window. A final result is passed once, also after a restore."""
     sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()

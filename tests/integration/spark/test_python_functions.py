@@ -136,6 +136,7 @@ def test_a_function_may_stop_the_application(tried: Tried) -> None:
     assert tried.dead_letters() == []
 
 
+@pytest.mark.soak
 def test_functions_of_arrow_batches_give_what_functions_of_records_give(tried: Tried) -> None:
     """A record for which the function raises is a dead letter. The other records of its batch are not."""
     sales = tried.topology.stream(tried.named("sales"), value=SALE)

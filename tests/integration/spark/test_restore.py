@@ -32,7 +32,6 @@ from tests.support.checkpoints import checkpoint_of, checkpoints_of, forget_last
 from tests.support.draining import drain
 from tests.support.orders_application import Application, numbered
 from tests.support.records import recount
-from tests.support.soak import soak
 from tests.support.tried_topology import SALE, Tried, sale
 
 
@@ -129,9 +128,13 @@ def bring_an_old_one_back(application: Application) -> None:
             "its checkpoint does not fit: its unfinished micro-batch reads .* begins at",
             marks=pytest.mark.soak,
         ),
-        (cut_off_the_plan, "its checkpoint is damaged: offsets/[0-9]+ is cut off"),
+        pytest.param(cut_off_the_plan, "its checkpoint is damaged: offsets/[0-9]+ is cut off", marks=pytest.mark.soak),
         pytest.param(forget_every_micro_batch, "its checkpoint has no micro-batch", marks=pytest.mark.soak),
-        (make_it_anothers, "its checkpoint belongs to another query: application is another"),
+        pytest.param(
+            make_it_anothers,
+            "its checkpoint belongs to another query: application is another",
+            marks=pytest.mark.soak,
+        ),
         (bring_an_old_one_back, "its checkpoint does not fit: it is behind Kafka"),
     ],
 )
@@ -159,6 +162,7 @@ def test_the_state_is_restored_and_the_totals_are_exact(
     assert not any("begins with" in line for line in drained(application))  # from here on the checkpoint fits
 
 
+@pytest.mark.soak
 def test_a_sub_topology_that_is_added_in_front_moves_the_others_and_their_state_is_restored(
     bootstrap_servers: str, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -208,6 +212,7 @@ def test_a_join_finds_the_schemas_of_its_state_in_the_renamed_checkpoint(
     tried.delete_topics()
 
 
+@pytest.mark.soak
 def test_without_a_checkpoint_what_was_processed_is_not_read_again(application: Application) -> None:
     application.produce(numbered(0, 2000))
     drained(application)
@@ -219,6 +224,7 @@ def test_without_a_checkpoint_what_was_processed_is_not_read_again(application: 
     assert application.totals() == recount(application.committed(application.orders))
 
 
+@pytest.mark.soak
 def test_an_aggregator_that_wakes_up_writes_where_nobody_reads(application: Application) -> None:
     """As a driver that was suspended, and uploads what it had in hand after its successor has taken the checkpoint."""
     application.produce(numbered(0, 2000))
@@ -236,6 +242,7 @@ def test_an_aggregator_that_wakes_up_writes_where_nobody_reads(application: Appl
     assert [path.name[0] for path in known.parent.iterdir()].count("1") == 1
 
 
+@pytest.mark.soak
 def test_positions_name_the_checkpoint_and_its_last_micro_batch(application: Application) -> None:
     application.produce(numbered(0, 2000))
     drained(application)
@@ -274,7 +281,8 @@ def test_a_checkpoint_that_kafka_does_not_name_is_not_used(
     assert application.totals() == recount(application.committed(application.orders))
 
 
-@pytest.mark.parametrize("renamed", [True, *soak([False])])
+@pytest.mark.soak
+@pytest.mark.parametrize("renamed", [True, False])
 def test_a_start_that_dies_while_it_takes_the_checkpoint_is_repeated(
     application: Application, monkeypatch: pytest.MonkeyPatch, renamed: bool
 ) -> None:
@@ -314,6 +322,7 @@ def test_a_state_that_cannot_be_loaded_is_moved_away_and_restored(application: A
     assert application.totals() == {b"0": 1005, b"1": 1005}
 
 
+@pytest.mark.soak
 def test_a_changelog_of_which_nothing_is_left_is_an_empty_state(application: Application) -> None:
     """As of windows that are all over."""
     application.produce(numbered(0, 10))
@@ -365,7 +374,8 @@ def refuse_the_restoring_query(application: Application, monkeypatch: pytest.Mon
     return lambda line: None
 
 
-@pytest.mark.parametrize("superseded", [supersede, *soak([refuse_the_restoring_query])])
+@pytest.mark.soak
+@pytest.mark.parametrize("superseded", [supersede, refuse_the_restoring_query])
 def test_an_aggregator_that_is_superseded_stops_to_restore(
     application: Application,
     monkeypatch: pytest.MonkeyPatch,

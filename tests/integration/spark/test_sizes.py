@@ -48,6 +48,7 @@ def produce(tried: Tried, topic: str, records: list[tuple[int, int]]) -> None:
     assert refused == []
 
 
+@pytest.mark.soak
 def test_a_record_that_its_next_topic_would_refuse_is_dead_lettered(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
     shops = topology.table(named("shops"), value=Json("city string"), key="shop")

@@ -48,6 +48,7 @@ class Silent(Processor):
             raise RuntimeError("no such shop")
 
 
+@pytest.mark.soak
 def test_what_a_class_forwards_is_written_once_and_recounted(tried: Tried) -> None:
     sales = tried.topology.stream(tried.named("sales"), value=SALE)
     shares = sales.process(Shares, schema="shop string, amount bigint", key_serde=Long())

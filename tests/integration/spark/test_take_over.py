@@ -30,6 +30,7 @@ from streamplan.settings import Settings
 from tests.support.draining import drain
 from tests.support.orders_application import Application, numbered
 from tests.support.records import recount
+from tests.support.soak import soak
 from tests.support.streams_library import Library, forget, java_with_callbacks, order_key, running
 from tests.support.waiting import eventually
 
@@ -124,7 +125,8 @@ def application(jvm: Any, bootstrap_servers: str, tmp_path: Path, spark: SparkSe
     admin.delete_topics([made.ours.orders])[made.ours.orders].exception(120)
 
 
-def test_totals_are_exact_from_the_jvm_to_ours_and_back(application: HandedOver) -> None:
+@pytest.mark.parametrize("counts", [(700,), *soak([(700, 300)])], ids=["once", "twice"])
+def test_totals_are_exact_from_the_jvm_to_ours_and_back(application: HandedOver, counts: tuple[int, ...]) -> None:
     """The second time the aggregator finds a checkpoint of its own, which Kafka Streams has left behind."""
     ours = application.ours
     assert application.run_jvm(500) == ours.topology.describe()
@@ -139,7 +141,7 @@ def test_totals_are_exact_from_the_jvm_to_ours_and_back(application: HandedOver)
     }
 
     ours.create_topics()
-    for count in (700, 300):
+    for count in counts:
         application.run_ours(count)
         assert ours.totals() == application.expected()
         assert sum(ours.totals().values()) == application.produced

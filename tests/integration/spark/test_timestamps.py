@@ -59,6 +59,7 @@ def write_to_changelog(tried: Tried, store: str, key: bytes, value: Any, timesta
     assert producer.flush(120) == 0
 
 
+@pytest.mark.soak
 def test_a_record_of_timestamp_0_is_in_the_first_window(tried: Tried) -> None:
     """librdkafka would write it with the wall clock's time. The grace keeps its changelog record from being deleted."""
     windowed = (
@@ -81,6 +82,7 @@ def test_a_record_of_timestamp_0_is_in_the_first_window(tried: Tried) -> None:
     assert [(m.key(), m.timestamp()[1]) for m in tried.read(tried.named("shown"))] == [(b"x" + first, 1)] * 2
 
 
+@pytest.mark.soak
 def test_a_restored_window_is_that_of_the_key(tried: Tried) -> None:
     """Its changelog record has a time outside of it when a clock of the brokers has set it."""
     tried.topology.stream(tried.named("sales"), value=SALE).group_by_key().windowed_by(

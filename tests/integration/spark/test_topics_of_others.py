@@ -77,6 +77,7 @@ def wrong(rows: list[Observation]) -> list[Observation]:
     return [row for row in rows if not row.agrees]
 
 
+@pytest.mark.soak
 def test_totals_from_the_start_moment_on_while_retention_deletes_the_input(counting: Counting) -> None:
     counting.write(0, 10)  # before the first start: never counted
     counting.drain()

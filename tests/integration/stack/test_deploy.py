@@ -113,57 +113,6 @@ def test_the_asset_of_the_totals_says_up_to_where_they_are_verified(stack: Stack
     assert all(0 <= found["positions"]["orders"][str(partition)] - orders[partition] <= 2 for partition in (0, 1))
 
 
-def test_a_deployment_begins_the_scheduled_checks_and_nobody_unpauses_a_dag(
-    stack: Stack, deployment: Deployment
-) -> None:
-    """On an Airflow as it is installed. Runs before the deployment looked at nothing, and were not red."""
-    rest = patient_rest(stack)
-
-    def scheduled() -> list[tuple[str, Any]]:
-        runs = [run for run in rest.runs("orders_health") if run["run_type"] == "scheduled"]
-        return [(run["state"], rest.task_states("orders_health", run["dag_run_id"]).get("totals")) for run in runs]
-
-    eventually(lambda: ("success", "success") in scheduled(), "a scheduled run is green", DEPLOY_SECONDS)
-    assert {state for state, _ in scheduled()} <= {"success", "running", "queued"}
-    assert rest.dag("orders_health")["is_paused"] is False
-
-
-def test_a_deployment_without_scheduled_checks_is_refused_and_says_how_to_have_them(
-    stack: Stack, deployment: Deployment
-) -> None:
-    """Somebody has paused the health DAG, or an earlier version had created it paused."""
-    rest = patient_rest(stack)
-    rest.pause("orders_health")
-    try:
-        run = rest.trigger("orders_deploy", {})
-        assert rest.wait("orders_deploy", run, deadline_seconds=DEPLOY_SECONDS) == "failed"
-        assert rest.task_states("orders_deploy", run)["topics"] == "failed"
-        log = "\n".join(rest.task_log("orders_deploy", run, "topics"))
-        assert "DAG orders_health: expected not paused" in log
-        assert "airflow dags unpause orders_health" in log
-    finally:
-        rest.unpause("orders_health")
-
-
-def test_a_missed_deadline_tells_when_the_totals_were_last_verified(
-    stack: Stack, deployment: Deployment, repository: Path
-) -> None:
-    """A run of the health DAG that takes longer than the second that the totals may be old here."""
-    rest, told = patient_rest(stack), repository / "told.jsonl"
-    deployed_at = rest.xcom("orders_deploy", deployment.run, "verify.totals", "result")["at"]
-
-    def lines_since_deployment() -> list[dict[str, Any]]:
-        found = [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
-        return [line for line in found if line["verified_at"] is not None]
-
-    eventually(lines_since_deployment, "the callback is called", DEPLOY_SECONDS)
-    lines = lines_since_deployment()
-    assert {(line["dag_id"], line["pipeline"], line["within"]) for line in lines} == {("orders_health", "orders", 1.0)}
-    verified_at = [datetime.fromisoformat(line["verified_at"]) for line in lines]
-    assert verified_at[-1] >= datetime.fromisoformat(deployed_at)
-    assert len({*verified_at}) == len(verified_at)  # once of each verification
-
-
 def test_lineage_is_sent_of_what_the_tasks_read_and_wrote(stack: Stack, deployment: Deployment) -> None:
     """The events as Airflow's OpenLineage provider writes them, beside what lies in the topics."""
     brokers = stack.kafka.brokers
@@ -261,6 +210,57 @@ def test_wrong_params_are_refused_with_the_reason(stack: Stack, conf: dict[str, 
     rest.wait_for_dag("orders_deploy", deadline_seconds=DEPLOY_SECONDS)
     with pytest.raises(StreamplanError, match=f"status {httpx.codes.BAD_REQUEST}.*{next(iter(conf))}"):
         rest.trigger("orders_deploy", conf)
+
+
+def test_a_deployment_begins_the_scheduled_checks_and_nobody_unpauses_a_dag(
+    stack: Stack, deployment: Deployment
+) -> None:
+    """On an Airflow as it is installed. Runs before the deployment looked at nothing, and were not red."""
+    rest = patient_rest(stack)
+
+    def scheduled() -> list[tuple[str, Any]]:
+        runs = [run for run in rest.runs("orders_health") if run["run_type"] == "scheduled"]
+        return [(run["state"], rest.task_states("orders_health", run["dag_run_id"]).get("totals")) for run in runs]
+
+    eventually(lambda: ("success", "success") in scheduled(), "a scheduled run is green", DEPLOY_SECONDS)
+    assert {state for state, _ in scheduled()} <= {"success", "running", "queued"}
+    assert rest.dag("orders_health")["is_paused"] is False
+
+
+def test_a_missed_deadline_tells_when_the_totals_were_last_verified(
+    stack: Stack, deployment: Deployment, repository: Path
+) -> None:
+    """A run of the health DAG that takes longer than the second that the totals may be old here."""
+    rest, told = patient_rest(stack), repository / "told.jsonl"
+    deployed_at = rest.xcom("orders_deploy", deployment.run, "verify.totals", "result")["at"]
+
+    def lines_since_deployment() -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
+        return [line for line in found if line["verified_at"] is not None]
+
+    eventually(lines_since_deployment, "the callback is called", DEPLOY_SECONDS)
+    lines = lines_since_deployment()
+    assert {(line["dag_id"], line["pipeline"], line["within"]) for line in lines} == {("orders_health", "orders", 1.0)}
+    verified_at = [datetime.fromisoformat(line["verified_at"]) for line in lines]
+    assert verified_at[-1] >= datetime.fromisoformat(deployed_at)
+    assert len({*verified_at}) == len(verified_at)  # once of each verification
+
+
+def test_a_deployment_without_scheduled_checks_is_refused_and_says_how_to_have_them(
+    stack: Stack, deployment: Deployment
+) -> None:
+    """Somebody has paused the health DAG, or an earlier version had created it paused."""
+    rest = patient_rest(stack)
+    rest.pause("orders_health")
+    try:
+        run = rest.trigger("orders_deploy", {})
+        assert rest.wait("orders_deploy", run, deadline_seconds=DEPLOY_SECONDS) == "failed"
+        assert rest.task_states("orders_deploy", run)["topics"] == "failed"
+        log = "\n".join(rest.task_log("orders_deploy", run, "topics"))
+        assert "DAG orders_health: expected not paused" in log
+        assert "airflow dags unpause orders_health" in log
+    finally:
+        rest.unpause("orders_health")
 
 
 def _has(file: Path, password: str) -> bool:

@@ -175,6 +175,7 @@ def test_a_dead_letter_is_processed_again_in_the_name_of_who_approved_it(stack: 
         reset.apply(reset.observe().written())
 
 
+@pytest.mark.soak
 def test_more_partitions_without_a_declaration_says_what_to_declare(stack: Stack) -> None:
     rest = patient_rest(stack)
     rest.wait_for_dag("orders_repartition", deadline_seconds=SECONDS)

@@ -239,6 +239,7 @@ def test_stopping_the_run_ends_the_whole_family(running: Supervised) -> None:
     assert running.rest.run_state(AGGREGATOR, run) == "failed"
 
 
+@pytest.mark.soak
 def test_a_run_stopped_while_the_triggerer_is_down_leaves_no_process(running: Supervised) -> None:
     run = running.run()
     with killed(running.stack, TRIGGERER):
