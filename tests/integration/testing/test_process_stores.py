@@ -270,25 +270,27 @@ def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_li
     try:
         assert pipeline.topology.describe() == library.description
         with TopologyTestDriver(pipeline, spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
-            for turn in range(40):
-                at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000, 30_000, 70_000]))
+            for turn in range(16):
                 kind = drawn.random()
                 if kind < 0.15:
                     seconds = drawn.choice([5, 30, 70])
                     driver.advance_wall_clock(f"{seconds} seconds")
                     library.advance(1000 * seconds)
-                else:
-                    topic = "rules" if kind < 0.35 else "lines"
-                    key: str | None = drawn.choice(["k", "l"] if topic == "lines" else ["limit", "other"])
-                    value: dict[str, Any] | None = {"line": " ".join(drawn.choices(["a", "b", "bb", "c", "ddd"], k=2))}
-                    if topic == "rules":
-                        value = drawn.choice([None, {"n": drawn.randrange(4)}])
-                    elif drawn.random() < 0.1:
-                        key = None
-                    data = None if value is None else json.dumps(value, separators=(",", ":")).encode()
-                    driver.pipe(topic, data, key=key, at=at, headers=[("of", topic)])
-                    of_key = None if key is None else key.encode()
-                    library.pipe(topic, data, at, key=of_key, headers=[("of", topic.encode())])
+                with driver.micro_batch():
+                    for _ in range(drawn.choice([1, 2, 4]) if kind >= 0.15 else 0):
+                        at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000, 30_000, 70_000]))
+                        topic = "rules" if kind < 0.35 else "lines"
+                        key: str | None = drawn.choice(["k", "l"] if topic == "lines" else ["limit", "other"])
+                        words = " ".join(drawn.choices(["a", "b", "bb", "c", "ddd"], k=2))
+                        value: dict[str, Any] | None = {"line": words}
+                        if topic == "rules":
+                            value = drawn.choice([None, {"n": drawn.randrange(4)}])
+                        elif drawn.random() < 0.1:
+                            key = None
+                        data = None if value is None else json.dumps(value, separators=(",", ":")).encode()
+                        driver.pipe(topic, data, key=key, at=at, headers=[("of", topic)])
+                        of_key = None if key is None else key.encode()
+                        library.pipe(topic, data, at, key=of_key, headers=[("of", topic.encode())])
                 mine, its = [in_bytes(each) for each in driver.output("found")], library.output("found")
                 assert mine == its, f"turn {turn}"
                 written += len(its)
@@ -429,18 +431,20 @@ def test_classes_with_and_without_a_store_read_a_global_table_as_in_the_library(
     try:
         assert topology.describe() == theirs.description
         with TopologyTestDriver(pipeline, spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
-            for turn in range(40):
-                at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000]))
+            for turn in range(14):
                 topic = drawn.choice(["prices", "lines"])
-                key = drawn.choice(["a", "b", "c", "d", "e"])
-                value: Any = drawn.choice([None, {"n": turn}, {"n": turn}])
-                if topic == "lines":
-                    key, value = "k", {"line": key}
-                elif turn == 20:
-                    key = None
-                data = None if value is None else value_bytes(value)
-                driver.pipe(topic, data, key=key, at=at)
-                theirs.pipe(topic, data, at, key=None if key is None else key.encode())
+                with driver.micro_batch():
+                    for n in range(4):
+                        at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000]))
+                        key = drawn.choice(["a", "b", "c", "d", "e"])
+                        value: Any = drawn.choice([None, {"n": n}, {"n": n + turn}])
+                        if topic == "lines":
+                            key, value = "k", {"line": key}
+                        elif turn == 6 and n == 2:
+                            key = None
+                        data = None if value is None else value_bytes(value)
+                        driver.pipe(topic, data, key=key, at=at)
+                        theirs.pipe(topic, data, at, key=None if key is None else key.encode())
                 for name in ("found", "counted", "prices-seen-changelog"):
                     mine, its = [in_bytes(each) for each in driver.output(name)], theirs.output(name)
                     assert mine == its, f"turn {turn}"

@@ -296,8 +296,8 @@ def test_the_methods_of_the_stores_answer_as_those_of_the_library(spark: SparkSe
     try:
         assert pipeline.topology.describe() == library.description
         with TopologyTestDriver(pipeline, spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
-            for turn in range(20):
-                calls = [drawn_call(drawn, now) for _ in range(20)]
+            for turn in range(8):
+                calls = [drawn_call(drawn, now) for _ in range(50)]
                 with driver.micro_batch():
                     for call in calls:
                         now += drawn.choice([0, 1_000, 20_000])
