@@ -12,6 +12,7 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import (
@@ -165,20 +166,23 @@ def ours() -> Pipeline:
     return Pipeline(APPLICATION, topology, "Alarms.", {"lines": 1, "calls": 1})
 
 
-def test_what_is_scheduled_and_cancelled_is_called_when_the_library_calls_it(spark: SparkSession, jvm: Any) -> None:
-    library, drawn, at = theirs(jvm), random.Random(12), BEGIN
+@pytest.mark.parametrize(("seed", "turns"), [(12, 24), pytest.param(11, 60, marks=pytest.mark.soak)])
+def test_what_is_scheduled_and_cancelled_is_called_when_the_library_calls_it(
+    spark: SparkSession, jvm: Any, seed: int, turns: int
+) -> None:
+    library, drawn, at = theirs(jvm), random.Random(seed), BEGIN
     words = ["arm", "arm", "disarm", "clock", "no clock", "nothing", "nothing", "nothing", "nothing"]
     called: set[str] = set()
     try:
         with TopologyTestDriver(ours(), spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
-            for turn in range(24):
+            for turn in range(turns):
                 if drawn.random() < 0.25:
                     passed = drawn.choice([1_000, 8_000, 12_000, 50_000])
                     driver.advance_wall_clock(f"{passed} milliseconds")
                     library.advance(passed)
                 else:
                     at = max(BEGIN, at + drawn.choice([-3_000, 500, 4_000, 12_000, 30_000]))
-                    word = {12: "not regular", 16: "no second"}.get(turn) or drawn.choice(words)
+                    word = {turns // 2: "not regular", turns * 2 // 3: "no second"}.get(turn) or drawn.choice(words)
                     value = json.dumps({"line": word}).encode()
                     driver.pipe("lines", value, key="k", at=at)
                     library.pipe("lines", value, at)
