@@ -224,8 +224,8 @@ AGGREGATED_BY_FUNCTIONS = (
     ("text", "seed", "count"),
     [
         (AGGREGATED_BY_FUNCTIONS, 1, 9),
-        *(pytest.param(text, seed, 60, marks=pytest.mark.soak) for seed in range(1, 40) for text in (
-            AGGREGATED_BY_FUNCTIONS,
+        pytest.param(AGGREGATED_BY_FUNCTIONS, 1, 20, marks=pytest.mark.soak),
+        *(pytest.param(text, seed, 60, marks=pytest.mark.soak) for seed in range(2, 40) for text in (
             "stream a; group_by_key; python_aggregate; to_stream; to totals",
             "stream a; group_by; python_reduce; to_stream; map_values; select_key; group_by_key; count; to_stream; "
             "counts; to totals",
@@ -251,7 +251,8 @@ FUNCTIONS_COGROUPED = (
     ("windows", "seed", "count"),
     [
         ("", 6, 6),
-        *(pytest.param(windows, seed, 50, marks=pytest.mark.soak) for seed in range(3, 14)
+        pytest.param("", 3, 16, marks=pytest.mark.soak),
+        *(pytest.param(windows, seed, 50, marks=pytest.mark.soak) for seed in range(4, 14)
           for windows in ("", " sessions;", " hopping_windows;")),
     ],
 )  # fmt: skip
@@ -307,6 +308,7 @@ def test_the_store_of_a_class_has_the_bytes_of_the_library(jvm: Any, seed: int) 
             1,
             4,
             id="joins",
+            marks=pytest.mark.soak,
         ),
         pytest.param("stream a; process; to processed", late_records, 1, 4, id="process"),
         pytest.param(
