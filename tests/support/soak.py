@@ -31,7 +31,7 @@ def sized(
     Args:
         texts: The texts by their names.
         quick: The names of those that every run uses.
-        records: Seed and number of the records in every run. With this seed few records show much.
+        records: Seed and number of the records in every run.
         in_soak: Seed and number of the records in ``make soak``, which uses all texts.
     """
     assert {*quick} <= {*texts}

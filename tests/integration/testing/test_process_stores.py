@@ -33,6 +33,7 @@ from streamplan.testing import SessionKey, TestRecord, TopologyTestDriver, Windo
 
 from tests.support.kafka_streams import STREAMS, strings
 from tests.support.processor_driver import ProcessorDriver, add_stores, supplier
+from tests.support.soak import soak
 from tests.support.streams_library import Callback, Library, raw
 
 APPLICATION = "words"
@@ -263,9 +264,9 @@ def last_of_each_key(records: list[tuple[Any, ...]]) -> dict[Any, Any]:
     return {key: (value, at) for key, value, at, _ in records}
 
 
-@pytest.mark.parametrize(("turns", "of_turn"), [(16, (1, 2, 4)), pytest.param(40, (1,), marks=pytest.mark.soak)])
+@pytest.mark.parametrize("turns", [20, *soak([40])])
 def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_library(
-    spark: SparkSession, jvm: Any, turns: int, of_turn: tuple[int, ...]
+    spark: SparkSession, jvm: Any, turns: int
 ) -> None:
     library, drawn, pipeline, at = theirs(jvm), random.Random(5), ours(), BEGIN
     written = 0
@@ -273,26 +274,24 @@ def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_li
         assert pipeline.topology.describe() == library.description
         with TopologyTestDriver(pipeline, spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
             for turn in range(turns):
+                at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000, 30_000, 70_000]))
                 kind = drawn.random()
                 if kind < 0.15:
                     seconds = drawn.choice([5, 30, 70])
                     driver.advance_wall_clock(f"{seconds} seconds")
                     library.advance(1000 * seconds)
-                with driver.micro_batch():
-                    for _ in range(drawn.choice(of_turn) if kind >= 0.15 else 0):
-                        at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000, 30_000, 70_000]))
-                        topic = "rules" if kind < 0.35 else "lines"
-                        key: str | None = drawn.choice(["k", "l"] if topic == "lines" else ["limit", "other"])
-                        words = " ".join(drawn.choices(["a", "b", "bb", "c", "ddd"], k=2))
-                        value: dict[str, Any] | None = {"line": words}
-                        if topic == "rules":
-                            value = drawn.choice([None, {"n": drawn.randrange(4)}])
-                        elif drawn.random() < 0.1:
-                            key = None
-                        data = None if value is None else json.dumps(value, separators=(",", ":")).encode()
-                        driver.pipe(topic, data, key=key, at=at, headers=[("of", topic)])
-                        of_key = None if key is None else key.encode()
-                        library.pipe(topic, data, at, key=of_key, headers=[("of", topic.encode())])
+                else:
+                    topic = "rules" if kind < 0.35 else "lines"
+                    key: str | None = drawn.choice(["k", "l"] if topic == "lines" else ["limit", "other"])
+                    value: dict[str, Any] | None = {"line": " ".join(drawn.choices(["a", "b", "bb", "c", "ddd"], k=2))}
+                    if topic == "rules":
+                        value = drawn.choice([None, {"n": drawn.randrange(4)}])
+                    elif drawn.random() < 0.1:
+                        key = None
+                    data = None if value is None else json.dumps(value, separators=(",", ":")).encode()
+                    driver.pipe(topic, data, key=key, at=at, headers=[("of", topic)])
+                    of_key = None if key is None else key.encode()
+                    library.pipe(topic, data, at, key=of_key, headers=[("of", topic.encode())])
                 mine, its = [in_bytes(each) for each in driver.output("found")], library.output("found")
                 assert mine == its, f"turn {turn}"
                 written += len(its)
@@ -304,7 +303,7 @@ def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_li
             assert {key: value["n"] for key, value in driver.store("counts").items()}
     finally:
         library.close()
-    assert written > 40
+    assert written > turns // 2
 
 
 class Numbered(Processor):
@@ -412,9 +411,9 @@ class LibraryFound:
         return json.loads(bytes(row.value()))["n"], int(row.timestamp())
 
 
-@pytest.mark.parametrize(("turns", "of_turn"), [(14, 4), pytest.param(40, 1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("turns", [24, *soak([40])])
 def test_classes_with_and_without_a_store_read_a_global_table_as_in_the_library(
-    spark: SparkSession, jvm: Any, turns: int, of_turn: int
+    spark: SparkSession, jvm: Any, turns: int
 ) -> None:
     topology = Topology("prices")
     prices = topology.global_table("prices", value=Json("n bigint"), store="prices")
@@ -437,25 +436,20 @@ def test_classes_with_and_without_a_store_read_a_global_table_as_in_the_library(
         assert topology.describe() == theirs.description
         with TopologyTestDriver(pipeline, spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
             for turn in range(turns):
+                at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000]))
                 topic = drawn.choice(["prices", "lines"])
-                with driver.micro_batch():
-                    for n in range(of_turn):
-                        at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000]))
-                        key = drawn.choice(["a", "b", "c", "d", "e"])
-                        value: Any = drawn.choice([None, {"n": turn + n}, {"n": turn + n}])
-                        if topic == "lines":
-                            key, value = "k", {"line": key}
-                        elif turn == turns // 2 and n == 0:
-                            key = None
-                        data = None if value is None else value_bytes(value)
-                        driver.pipe(topic, data, key=key, at=at)
-                        theirs.pipe(topic, data, at, key=None if key is None else key.encode())
+                key = drawn.choice(["a", "b", "c", "d", "e"])
+                value: Any = drawn.choice([None, {"n": turn}, {"n": turn}])
+                if topic == "lines":
+                    key, value = "k", {"line": key}
+                elif turn == 20:
+                    key = None
+                data = None if value is None else value_bytes(value)
+                driver.pipe(topic, data, key=key, at=at)
+                theirs.pipe(topic, data, at, key=None if key is None else key.encode())
                 for name in ("found", "counted", "prices-seen-changelog"):
                     mine, its = [in_bytes(each) for each in driver.output(name)], theirs.output(name)
-                    if name.endswith("-changelog"):
-                        assert last_of_each_key(mine) == last_of_each_key(its), f"turn {turn}"
-                    else:
-                        assert mine == its, f"turn {turn}"
+                    assert mine == its, f"turn {turn}"
                     written += len(its)
             assert driver.dead_letters == []
             driver.pipe("prices", b"no JSON", key="a", at=at)
@@ -465,7 +459,7 @@ def test_classes_with_and_without_a_store_read_a_global_table_as_in_the_library(
             assert "a row of the global table prices: the value is not JSON" in other.reason
     finally:
         theirs.close()
-    assert written > 40
+    assert written > turns // 2
 
 
 class Latest(Processor):

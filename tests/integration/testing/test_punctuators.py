@@ -31,6 +31,7 @@ from streamplan.testing import TopologyTestDriver
 
 from tests.support.kafka_streams import STREAMS, strings
 from tests.support.processor_driver import ProcessorDriver, supplier
+from tests.support.soak import soak
 from tests.support.streams_library import Callback, Library, raw
 
 APPLICATION = "alarms"
@@ -166,11 +167,11 @@ def ours() -> Pipeline:
     return Pipeline(APPLICATION, topology, "Alarms.", {"lines": 1, "calls": 1})
 
 
-@pytest.mark.parametrize(("seed", "turns"), [(12, 24), pytest.param(11, 60, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("turns", [42, *soak([60])])
 def test_what_is_scheduled_and_cancelled_is_called_when_the_library_calls_it(
-    spark: SparkSession, jvm: Any, seed: int, turns: int
+    spark: SparkSession, jvm: Any, turns: int
 ) -> None:
-    library, drawn, at = theirs(jvm), random.Random(seed), BEGIN
+    library, drawn, at = theirs(jvm), random.Random(11), BEGIN
     words = ["arm", "arm", "disarm", "clock", "no clock", "nothing", "nothing", "nothing", "nothing"]
     called: set[str] = set()
     try:
@@ -182,7 +183,7 @@ def test_what_is_scheduled_and_cancelled_is_called_when_the_library_calls_it(
                     library.advance(passed)
                 else:
                     at = max(BEGIN, at + drawn.choice([-3_000, 500, 4_000, 12_000, 30_000]))
-                    word = {turns // 2: "not regular", turns * 2 // 3: "no second"}.get(turn) or drawn.choice(words)
+                    word = {30: "not regular", 40: "no second"}.get(turn) or drawn.choice(words)
                     value = json.dumps({"line": word}).encode()
                     driver.pipe("lines", value, key="k", at=at)
                     library.pipe("lines", value, at)
