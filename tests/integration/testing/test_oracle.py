@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from streamplan.serdes.changes import written_change
 
 from tests.support.process_task import Arrived, ProcessTask
-from tests.support.soak import seeds, soak
+from tests.support.soak import seeds, sized
 from tests.support.twin_drivers import (
     APPLICATION,
     BEGIN,
@@ -41,65 +41,77 @@ from tests.support.twin_topologies import (
     program,
 )
 
+OUTPUTS = {
+    "count": "stream a; filter; group_by; count; to_stream; counts; to counts",
+    "joins of streams": "stream b; stream a; filter; join_soon 0; to joined; @1 to copied",
+    "several of one record": "stream a; each; to each; @1 map_values; select_key; to mapped",
+    "functions": "stream a; python_filter; python_map_values; to mapped; @0 python_map; to keyed; "
+    "@0 python_flat_map; group_by_key; greatest",
+    "cogroup": COGROUPED % "",
+    "processors without a store": "stream a; process_freely; to copies; @0 process_values; to values; @3 group_by_key; "
+    "count; to_stream; counts; to counts; @1 group_by_key; count; @0 process_for_one; to all",
+    "branches and values": "stream a; filter_not; flat_map_values; to values; @0 python_filter_not; "
+    "python_flat_map_values; group_by_key; count; @0 split; branch_1; to one; @8 branch_2; to two; @8 branch_x; "
+    "to three; @8 branch_0; select_key; group_by_key; count; @0 split_loosely; branch_2; to large",
+    "told timestamps": "stream_at a; group_by_key; short_windows; count; to_stream; window_counts; to counts; "
+    "stream_told b; to copied; @7 group_by_key; sessions; count; @0 map_values; to mapped; stream_told c; stream_at d; "
+    "join_soon 14; to joined",
+    "one source of several topics": "stream a,b; filter; to copied; @0 group_by; count; to_stream; counts; to counts; "
+    "@0 group_by_key; python_aggregate; to_stream; to last; stream_at c,d; map_values; to mapped",
+    "a topic that is written, and read twice": "stream a; filter; to passed; stream passed; group_by_key; count; "
+    "to_stream; counts; to counts; stream passed; filter_not; to others",
+}
+
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "seed", "count"),
     [
-        "stream a; filter; group_by; count; to_stream; counts; to counts",
-        "stream a; each; to each; @1 map_values; select_key; to mapped",
-        "stream b; stream a; filter; join_soon 0; to joined; @1 to copied",
-        "stream a; python_filter; python_map_values; to mapped; @0 python_map; to keyed; @0 python_flat_map; "
-        "group_by_key; greatest",
-        COGROUPED % "",
-        "stream a; process_freely; to copies; @0 process_values; to values; @3 group_by_key; count; to_stream; counts; "
-        "to counts; @1 group_by_key; count; @0 process_for_one; to all",
-        "stream a; filter_not; flat_map_values; to values; @0 python_filter_not; python_flat_map_values; group_by_key; "
-        "count; @0 split; branch_1; to one; @8 branch_2; to two; @8 branch_x; to three; @8 branch_0; select_key; "
-        "group_by_key; count; @0 split_loosely; branch_2; to large",
-        "stream_at a; group_by_key; short_windows; count; to_stream; window_counts; to counts; stream_told b; "
-        "to copied; @7 group_by_key; sessions; count; @0 map_values; to mapped; stream_told c; stream_at d; "
-        "join_soon 14; to joined",
-        "stream a,b; filter; to copied; @0 group_by; count; to_stream; counts; to counts; @0 group_by_key; "
-        "python_aggregate; to_stream; to last; stream_at c,d; map_values; to mapped",
-        "stream a; filter; to passed; stream passed; group_by_key; count; to_stream; counts; to counts; "
-        "stream passed; filter_not; to others",
-    ],
-    ids=[
-        *("count", "several of one record", "joins of streams", "functions", "cogroup", "processors without a store"),
-        "branches and values",
-        *("told timestamps", "one source of several topics", "a topic that is written, and read twice"),
+        *sized(
+            OUTPUTS,
+            ["several of one record", "cogroup", "processors without a store", "branches and values"],
+            (4, 4),
+            (1, 6),
+        ),
+        *(
+            pytest.param(OUTPUTS[name], 1, 6, id=name)
+            for name in (
+                "functions",
+                "told timestamps",
+                "one source of several topics",
+                "a topic that is written, and read twice",
+            )
+        ),
     ],
 )
-def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
+def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: str, seed: int, count: int) -> None:
     steps = program(text)
-    assert compare(spark, jvm, steps, random_records(1, steps, 6)) > 0
+    assert compare(spark, jvm, steps, random_records(seed, steps, count)) > 0
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "unstored_table a; table_filter; to_stream; to kept; @0 table_filter_not; table_map_values; to_stream; "
-        "to mapped; @0 table_map_values; table_filter; table_filter_not; to_stream; filter; to none",
-        "unstored_table a; table_filter_stored; to_stream; to kept; @0 table_filter_not_stored; "
-        "table_map_values_stored; table_map_values; to_stream; to mapped; @0 table_map_values; table_filter_stored",
-        "stream a; group_by; count; count_values; to_stream; to values; @2 count_values_stored; table_map_values; "
-        "to_stream; to twice; @0 group_by_key; aggregate; table_map_values_stored; to_stream; filter; to totals; "
-        "@10 greatest; table_map_values; to_stream; to greatest",
-        "stream a; to_table; table_filter; to_stream; to kept; @0 filter; select_key; to_table_stored; "
-        "table_map_values; to_stream; to others; @6 to_table; table_filter_not_stored; to_stream; group_by; count",
-        "stream a; group_by_key; hopping_windows; count; count_values; to_stream; windows; to counts; "
-        "stream b; group_by_key; sessions; aggregate; table_map_values; to_stream; session_values; to sessions",
-        "unstored_table a; table_filter; to_stream; group_by; count; @1 to_stream; group_by_key; aggregate; "
-        "unstored_table d; table_filter; to_stream; unstored_table e; to_stream; merge 10; to merged",
-    ],
-    ids=["tables", "with stores", "values of aggregates", "streams as tables", "values of windows", "what is behind"],
-)
-@pytest.mark.parametrize("count", [6, *soak([12])])
+OF_TABLES = {
+    "tables": "unstored_table a; table_filter; to_stream; to kept; @0 table_filter_not; table_map_values; to_stream; "
+    "to mapped; @0 table_map_values; table_filter; table_filter_not; to_stream; filter; to none",
+    "with stores": "unstored_table a; table_filter_stored; to_stream; to kept; @0 table_filter_not_stored; "
+    "table_map_values_stored; table_map_values; to_stream; to mapped; @0 table_map_values; table_filter_stored",
+    "streams as tables": "stream a; to_table; table_filter; to_stream; to kept; @0 filter; select_key; "
+    "to_table_stored; table_map_values; to_stream; to others; @6 to_table; table_filter_not_stored; to_stream; "
+    "group_by; count",
+    "values of windows": "stream a; group_by_key; hopping_windows; count; count_values; to_stream; windows; to counts; "
+    "stream b; group_by_key; sessions; aggregate; table_map_values; to_stream; session_values; to sessions",
+    "values of aggregates": "stream a; group_by; count; count_values; to_stream; to values; @2 count_values_stored; "
+    "table_map_values; to_stream; to twice; @0 group_by_key; aggregate; table_map_values_stored; to_stream; filter; "
+    "to totals; @10 greatest; table_map_values; to_stream; to greatest",
+    "what is behind": "unstored_table a; table_filter; to_stream; group_by; count; @1 to_stream; group_by_key; "
+    "aggregate; unstored_table d; table_filter; to_stream; unstored_table e; to_stream; merge 10; to merged",
+}
+
+
+@pytest.mark.parametrize(("text", "seed", "count"), sized(OF_TABLES, [*OF_TABLES][:4], (1, 6), (1, 12)))
 def test_an_operation_of_a_table_writes_what_the_library_writes(
-    spark: SparkSession, jvm: Any, text: str, count: int
+    spark: SparkSession, jvm: Any, text: str, seed: int, count: int
 ) -> None:
     steps = program(text)
-    assert compare(spark, jvm, steps, random_records(1, steps, count)) > 0
+    assert compare(spark, jvm, steps, random_records(seed, steps, count)) > 0
 
 
 REGROUPED = (
@@ -118,17 +130,22 @@ GROUPED = {
 }
 
 
-@pytest.mark.parametrize("text", [GROUPED["values"], GROUPED["a filter"]], ids=["values", "a filter"])
+LATE = (b'{"n": 1, "s": "v"}', None, b'{"n": 5, "s": "v"}', b'{"n": 2, "s": "v"}', b'{"n": 5, "s": "w"}', None)
+"""Updates of one key, each before the one before it."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(GROUPED["values"], id="values"),
+        pytest.param(GROUPED["a filter"], id="a filter", marks=pytest.mark.soak),
+    ],
+)
 def test_a_grouped_table_writes_what_the_library_writes(spark: SparkSession, jvm: Any, text: str) -> None:
-    records = [Piped("a", key, value, BEGIN + at) for at, (key, value) in enumerate(REGROUPED)]
-    assert compare(spark, jvm, program(text), records) > len(records)
-
-
-def test_a_group_that_is_deleted_late_has_the_time_of_the_library(spark: SparkSession, jvm: Any) -> None:
     """A deletion has the time of its record, and not the latest time of the group."""
-    updates = (b'{"n": 1, "s": "x"}', None, b'{"n": 5, "s": "x"}', b'{"n": 2, "s": "x"}', b'{"n": 5, "s": "y"}', None)
-    records = [Piped("a", "k", value, BEGIN - at) for at, value in enumerate(updates)]
-    assert compare(spark, jvm, program(GROUPED["values"]), records) > len(records)
+    records = [Piped("a", key, value, BEGIN + at) for at, (key, value) in enumerate(REGROUPED)]
+    records += [Piped("a", "m", value, BEGIN - at) for at, value in enumerate(LATE)]
+    assert compare(spark, jvm, program(text), records) > len(records)
 
 
 @pytest.mark.soak
@@ -168,7 +185,13 @@ WITH_OLD_VALUES = {
 }
 
 
-@pytest.mark.parametrize("text", [WITH_OLD_VALUES["a count"], WITH_OLD_VALUES["filters"]], ids=["a count", "filters"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(WITH_OLD_VALUES["a count"], id="a count"),
+        pytest.param(WITH_OLD_VALUES["filters"], id="filters", marks=pytest.mark.soak),
+    ],
+)
 def test_an_operation_compares_with_the_value_of_an_aggregate_before(spark: SparkSession, jvm: Any, text: str) -> None:
     values = [b'{"n": 1, "s": "x"}', b'{"n": 0, "s": "x"}', b'{"n": 3, "s": "x"}', b'{"n": 2, "s": "y"}']
     records = [Piped("a", "k", value, BEGIN + at) for at, value in enumerate(values)]
@@ -210,12 +233,18 @@ def test_a_class_with_state_does_what_a_processor_of_the_library_does(
     assert compare(spark, jvm, steps, deleting) > 0
 
 
+AGGREGATED_BY_FUNCTIONS = (
+    "stream a; group_by_key; python_reduce; to_stream; to totals; stream b; map_values; group_by; python_aggregate; "
+    "to_stream; to sums"
+)
+
+
 @pytest.mark.parametrize(
-    ("text", "seed"),
+    ("text", "seed", "count"),
     [
-        ("stream a; group_by_key; python_reduce; to_stream; to totals; stream b; map_values; group_by; "
-         "python_aggregate; to_stream; to sums", 1),
-        *(pytest.param(text, seed, marks=pytest.mark.soak) for seed in range(2, 40) for text in (
+        (AGGREGATED_BY_FUNCTIONS, 1, 9),
+        pytest.param(AGGREGATED_BY_FUNCTIONS, 1, 20, marks=pytest.mark.soak),
+        *(pytest.param(text, seed, 60, marks=pytest.mark.soak) for seed in range(2, 40) for text in (
             "stream a; group_by_key; python_aggregate; to_stream; to totals",
             "stream a; group_by; python_reduce; to_stream; map_values; select_key; group_by_key; count; to_stream; "
             "counts; to totals",
@@ -223,10 +252,12 @@ def test_a_class_with_state_does_what_a_processor_of_the_library_does(
         )),
     ],
 )  # fmt: skip
-def test_functions_aggregate_as_those_of_the_library_do(spark: SparkSession, jvm: Any, text: str, seed: int) -> None:
+def test_functions_aggregate_as_those_of_the_library_do(
+    spark: SparkSession, jvm: Any, text: str, seed: int, count: int
+) -> None:
     """With deletions of keys that there are and are not, late records, and nulls as keys and values."""
     steps = program(text)
-    records = late_records(seed, steps, 20 if seed == 1 else 60)
+    records = late_records(seed, steps, count)
     assert compare(spark, jvm, steps, records) > len(records) // 3
 
 
@@ -236,23 +267,24 @@ FUNCTIONS_COGROUPED = (
 
 
 @pytest.mark.parametrize(
-    ("windows", "seed"),
+    ("windows", "seed", "count"),
     [
-        ("", 3),
-        *(pytest.param(windows, seed, marks=pytest.mark.soak) for seed in range(4, 14)
+        ("", 3, 8),
+        pytest.param("", 3, 16, marks=pytest.mark.soak),
+        *(pytest.param(windows, seed, 50, marks=pytest.mark.soak) for seed in range(4, 14)
           for windows in ("", " sessions;", " hopping_windows;")),
     ],
 )  # fmt: skip
 def test_functions_of_several_streams_aggregate_as_those_of_the_library_do(
-    spark: SparkSession, jvm: Any, windows: str, seed: int
+    spark: SparkSession, jvm: Any, windows: str, seed: int, count: int
 ) -> None:
     steps = program(FUNCTIONS_COGROUPED % windows)
     if "sessions" in windows:
         steps = program((FUNCTIONS_COGROUPED % windows).replace("to totals", "to_sessions totals"))
-    assert compare(spark, jvm, steps, random_records(seed, steps, 16 if seed == 3 else 50), deletes=False) > 5
+    assert compare(spark, jvm, steps, random_records(seed, steps, count), deletes=False) > 5
 
 
-@pytest.mark.parametrize("seed", seeds(3, 100))
+@pytest.mark.parametrize("seed", seeds(1, 102))
 def test_the_store_of_a_class_has_the_bytes_of_the_library(jvm: Any, seed: int) -> None:
     """And its results their order. The state alone, without Spark. The library logs each put, and here the last one."""
     chosen, library = random.Random(seed), LibraryDriver(jvm, program("stream a; process; to processed"))
@@ -280,29 +312,52 @@ def test_the_store_of_a_class_has_the_bytes_of_the_library(jvm: Any, seed: int) 
 
 @pytest.mark.usefixtures("compiled_code")
 @pytest.mark.parametrize(
-    ("text", "drawn_records", "count"),
+    ("text", "drawn_records", "seed", "count"),
     [
-        (
+        pytest.param(
             "stream a; group_by_key; windowed_by; count; to_stream; window_counts; to w; @1 hopping_windows; aggregate",
             random_records,
+            1,
             3,
+            id="windows",
         ),
-        (
+        pytest.param(
             "table t; to_stream; to copied; stream a; select_key; left_join 0; to left; @4 join 0; to inner",
             random_records,
+            1,
             4,
+            id="joins",
+            marks=pytest.mark.soak,
         ),
-        ("stream b; stream a; outer_join_soon 0; to joined", late_records, 6),
-        (TABLES_JOINED_IN_ALL_WAYS[3], table_records, 6),
-        (SESSIONS_IN_ALL_WAYS, late_records, 4),
-        (FINAL % "short_windows", late_records, 6),
-        ("stream a; process; to processed", late_records, 4),
+        pytest.param("stream a; process; to processed", late_records, 1, 4, id="process"),
+        pytest.param(
+            "stream b; stream a; outer_join_soon 0; to joined",
+            late_records,
+            1,
+            5,
+            id="joins of streams",
+        ),
+        pytest.param(
+            "stream b; stream a; outer_join_soon 0; to joined",
+            late_records,
+            1,
+            6,
+            id="joins of streams, long",
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(TABLES_JOINED_IN_ALL_WAYS[3], table_records, 1, 6, id="joins of tables", marks=pytest.mark.soak),
+        pytest.param(SESSIONS_IN_ALL_WAYS, late_records, 1, 4, id="sessions", marks=pytest.mark.soak),
+        pytest.param(FINAL % "short_windows", late_records, 1, 6, id="final results", marks=pytest.mark.soak),
     ],
-    ids=["windows", "joins", "joins of streams", "joins of tables", "sessions", "final results", "process"],
 )
 def test_compiled_plans_write_what_the_library_writes(
-    spark: SparkSession, jvm: Any, text: str, drawn_records: Callable[[int, Program, int], list[Piped]], count: int
+    spark: SparkSession,
+    jvm: Any,
+    text: str,
+    drawn_records: Callable[[int, Program, int], list[Piped]],
+    seed: int,
+    count: int,
 ) -> None:
     """One plan of each kind of state."""
     steps = program(text)
-    assert compare(spark, jvm, steps, drawn_records(1, steps, count)) > 0
+    assert compare(spark, jvm, steps, drawn_records(seed, steps, count)) > 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.soak import soak
+from tests.support.soak import sized, soak
 from tests.support.twin_drivers import BEGIN, Piped, compare, late_records, random_records
 from tests.support.twin_topologies import program
 
@@ -34,18 +34,20 @@ GROUPED = (
 LOOKED_UP = "global_table t; stream a; python_left_join_global 0; to joined"
 
 
-@pytest.mark.parametrize("text", OF_TABLES.values(), ids=OF_TABLES)
-@pytest.mark.parametrize("count", [8, *soak([30])])
+@pytest.mark.parametrize(("text", "seed", "count"), sized(OF_TABLES, OF_TABLES, (1, 4), (1, 30)))
 def test_functions_of_a_table_and_of_keys_do_what_those_of_the_library_do(
-    spark: SparkSession, jvm: Any, text: str, count: int
+    spark: SparkSession, jvm: Any, text: str, seed: int, count: int
 ) -> None:
     steps = program(text)
-    assert compare(spark, jvm, steps, random_records(1, steps, count)) > 0
+    assert compare(spark, jvm, steps, random_records(seed, steps, count)) > 0
 
 
-def test_functions_of_a_table_of_windows_do_what_those_of_the_library_do(spark: SparkSession, jvm: Any) -> None:
+@pytest.mark.parametrize("count", [6, *soak([10])])
+def test_functions_of_a_table_of_windows_do_what_those_of_the_library_do(
+    spark: SparkSession, jvm: Any, count: int
+) -> None:
     steps = program(IN_WINDOWS)
-    assert compare(spark, jvm, steps, late_records(1, steps, 10)) > 5
+    assert compare(spark, jvm, steps, late_records(1, steps, count)) > 5
 
 
 def test_a_function_groups_a_table_as_in_the_library(spark: SparkSession, jvm: Any) -> None:

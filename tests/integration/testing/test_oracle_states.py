@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.soak import seeds, soak
+from tests.support.soak import seeds, sized, soak
 from tests.support.twin_drivers import (
     APPLICATION,
     Piped,
@@ -85,10 +85,12 @@ the library calls it while it flushes its record cache, and the twin's read then
 """
 
 
-@pytest.mark.parametrize("text", READS.values(), ids=READS)
-def test_a_processor_reads_what_another_operation_has_stored(spark: SparkSession, jvm: Any, text: str) -> None:
+@pytest.mark.parametrize(("text", "seed", "count"), sized(READS, ["a table", "a count"], (3, 6), (3, 12)))
+def test_a_processor_reads_what_another_operation_has_stored(
+    spark: SparkSession, jvm: Any, text: str, seed: int, count: int
+) -> None:
     steps = program(text)
-    assert compare(spark, jvm, steps, random_records(3, steps, 12)) > 0
+    assert compare(spark, jvm, steps, random_records(seed, steps, count)) > 0
 
 
 def test_what_timers_give_comes_before_what_the_update_behind_them_gives(spark: SparkSession, jvm: Any) -> None:
@@ -115,37 +117,25 @@ MERGES = {
 """Results that are merged with a stream of their sub-topology, which they are made of."""
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        pytest.param(text, count, id=name, marks=marks)
-        for number, (name, text) in enumerate(MERGES.items())
-        for count, marks in [(5, ()) if number < 3 else (12, pytest.mark.soak)]
-    ],
-)
+@pytest.mark.parametrize(("text", "seed", "count"), sized(MERGES, ["a class", "a count"], (1, 4), (1, 12)))
 def test_results_and_the_stream_that_they_are_merged_with_have_the_order_of_the_library(
-    spark: SparkSession, jvm: Any, text: str, count: int
+    spark: SparkSession, jvm: Any, text: str, seed: int, count: int
 ) -> None:
     steps = program(text)
     assert len(ours(steps, APPLICATION, 1).topology.subtopologies) == 1
-    assert compare(spark, jvm, steps, without_empty_deletions(steps, random_records(1, steps, count))) > 0
+    assert compare(spark, jvm, steps, without_empty_deletions(steps, random_records(seed, steps, count))) > 0
 
 
 @pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        pytest.param(text, count, id=name, marks=marks)
-        for number, (name, text) in enumerate(CHAINS.items())
-        for count, marks in [(5, ()) if number < 3 else (12, pytest.mark.soak)]
-    ],
+    ("text", "seed", "count"), sized(CHAINS, ["a class behind a class", "a class behind a count"], (1, 4), (1, 12))
 )
 def test_several_states_of_one_sub_topology_are_those_of_the_library(
-    spark: SparkSession, jvm: Any, text: str, count: int
+    spark: SparkSession, jvm: Any, text: str, seed: int, count: int
 ) -> None:
     steps = program(text)
     pipeline = ours(steps, APPLICATION, 1)
     assert len(pipeline.topology.subtopologies) == 1
-    assert compare(spark, jvm, steps, without_empty_deletions(steps, random_records(1, steps, count))) > 0
+    assert compare(spark, jvm, steps, without_empty_deletions(steps, random_records(seed, steps, count))) > 0
 
 
 JOINS_WITH_RESULTS = {
@@ -176,18 +166,14 @@ JOINS_WITH_RESULTS = {
 
 
 @pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        pytest.param(text, count, id=name, marks=marks)
-        for number, (name, text) in enumerate(JOINS_WITH_RESULTS.items())
-        for count, marks in [(6, ()) if number < 3 else (15, pytest.mark.soak)]
-    ],
+    ("text", "seed", "count"),
+    sized(JOINS_WITH_RESULTS, ["its own count", "an aggregate of another topic"], (1, 6), (1, 15)),
 )
 def test_a_stream_meets_the_rows_of_a_result_as_in_the_library(
-    spark: SparkSession, jvm: Any, text: str, count: int
+    spark: SparkSession, jvm: Any, text: str, seed: int, count: int
 ) -> None:
     steps = program(text)
-    records = without_empty_deletions(steps, random_records(1, steps, count))
+    records = without_empty_deletions(steps, random_records(seed, steps, count))
     assert compare(spark, jvm, steps, records, deletes=False) > 0
 
 
@@ -244,16 +230,13 @@ JOINED_RESULTS = {
 
 
 @pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        pytest.param(text, count, id=name, marks=marks)
-        for number, (name, text) in enumerate(JOINED_RESULTS.items())
-        for count, marks in [(6, ()) if number < 3 else (15, pytest.mark.soak)]
-    ],
+    ("text", "seed", "count"), sized(JOINED_RESULTS, ["an aggregate and a table"], (2, 4), (2, 15))
 )
-def test_results_are_joined_as_tables_of_the_library(spark: SparkSession, jvm: Any, text: str, count: int) -> None:
+def test_results_are_joined_as_tables_of_the_library(
+    spark: SparkSession, jvm: Any, text: str, seed: int, count: int
+) -> None:
     steps = program(text)
-    records = without_empty_deletions(steps, random_records(2, steps, count))
+    records = without_empty_deletions(steps, random_records(seed, steps, count))
     assert compare(spark, jvm, steps, records, deletes=False) > 0
 
 

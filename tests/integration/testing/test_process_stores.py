@@ -11,6 +11,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from py4j.java_gateway import get_field
 from pyspark.sql import SparkSession
 from streamplan.model.pipeline import Pipeline
@@ -32,6 +33,7 @@ from streamplan.testing import SessionKey, TestRecord, TopologyTestDriver, Windo
 
 from tests.support.kafka_streams import STREAMS, strings
 from tests.support.processor_driver import ProcessorDriver, add_stores, supplier
+from tests.support.soak import soak
 from tests.support.streams_library import Callback, Library, raw
 
 APPLICATION = "words"
@@ -262,15 +264,16 @@ def last_of_each_key(records: list[tuple[Any, ...]]) -> dict[Any, Any]:
     return {key: (value, at) for key, value, at, _ in records}
 
 
+@pytest.mark.parametrize("turns", [20, *soak([40])])
 def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_library(
-    spark: SparkSession, jvm: Any
+    spark: SparkSession, jvm: Any, turns: int
 ) -> None:
     library, drawn, pipeline, at = theirs(jvm), random.Random(5), ours(), BEGIN
     written = 0
     try:
         assert pipeline.topology.describe() == library.description
         with TopologyTestDriver(pipeline, spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
-            for turn in range(40):
+            for turn in range(turns):
                 at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000, 30_000, 70_000]))
                 kind = drawn.random()
                 if kind < 0.15:
@@ -300,7 +303,7 @@ def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_li
             assert {key: value["n"] for key, value in driver.store("counts").items()}
     finally:
         library.close()
-    assert written > 40
+    assert written > turns // 2
 
 
 class Numbered(Processor):
@@ -408,7 +411,10 @@ class LibraryFound:
         return json.loads(bytes(row.value()))["n"], int(row.timestamp())
 
 
-def test_classes_with_and_without_a_store_read_a_global_table_as_in_the_library(spark: SparkSession, jvm: Any) -> None:
+@pytest.mark.parametrize("turns", [24, *soak([40])])
+def test_classes_with_and_without_a_store_read_a_global_table_as_in_the_library(
+    spark: SparkSession, jvm: Any, turns: int
+) -> None:
     topology = Topology("prices")
     prices = topology.global_table("prices", value=Json("n bigint"), store="prices")
     lines = topology.stream("lines", value=Json("line string"))
@@ -429,7 +435,7 @@ def test_classes_with_and_without_a_store_read_a_global_table_as_in_the_library(
     try:
         assert topology.describe() == theirs.description
         with TopologyTestDriver(pipeline, spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
-            for turn in range(40):
+            for turn in range(turns):
                 at = max(BEGIN, at + drawn.choice([-20_000, 500, 4_000]))
                 topic = drawn.choice(["prices", "lines"])
                 key = drawn.choice(["a", "b", "c", "d", "e"])
@@ -453,7 +459,7 @@ def test_classes_with_and_without_a_store_read_a_global_table_as_in_the_library(
             assert "a row of the global table prices: the value is not JSON" in other.reason
     finally:
         theirs.close()
-    assert written > 40
+    assert written > turns // 2
 
 
 class Latest(Processor):

@@ -12,6 +12,7 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import (
@@ -30,6 +31,7 @@ from streamplan.testing import TopologyTestDriver
 
 from tests.support.kafka_streams import STREAMS, strings
 from tests.support.processor_driver import ProcessorDriver, supplier
+from tests.support.soak import soak
 from tests.support.streams_library import Callback, Library, raw
 
 APPLICATION = "alarms"
@@ -165,13 +167,16 @@ def ours() -> Pipeline:
     return Pipeline(APPLICATION, topology, "Alarms.", {"lines": 1, "calls": 1})
 
 
-def test_what_is_scheduled_and_cancelled_is_called_when_the_library_calls_it(spark: SparkSession, jvm: Any) -> None:
+@pytest.mark.parametrize("turns", [42, *soak([60])])
+def test_what_is_scheduled_and_cancelled_is_called_when_the_library_calls_it(
+    spark: SparkSession, jvm: Any, turns: int
+) -> None:
     library, drawn, at = theirs(jvm), random.Random(11), BEGIN
     words = ["arm", "arm", "disarm", "clock", "no clock", "nothing", "nothing", "nothing", "nothing"]
     called: set[str] = set()
     try:
         with TopologyTestDriver(ours(), spark=spark, start=datetime.fromtimestamp(BEGIN / 1000, UTC)) as driver:
-            for turn in range(60):
+            for turn in range(turns):
                 if drawn.random() < 0.25:
                     passed = drawn.choice([1_000, 8_000, 12_000, 50_000])
                     driver.advance_wall_clock(f"{passed} milliseconds")
