@@ -22,11 +22,13 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def postgresql(directory: Path) -> Iterator[str]:
-    """Run a server on loopback and give SQLAlchemy's address of an empty database.
+def postgresql(directory: Path, address: str = "127.0.0.1", clients: str = "127.0.0.1/32") -> Iterator[str]:
+    """Run a server and give SQLAlchemy's address of an empty database.
 
     Args:
         directory: The directory of the server's programs.
+        address: Where it listens.
+        clients: The addresses that may connect.
     """
     # Root may not run the server, and nobody else may enter pytest's directories.
     home = Path(tempfile.mkdtemp(prefix="streamplan-postgresql-"))
@@ -53,10 +55,12 @@ def postgresql(directory: Path) -> Iterator[str]:
             shutil.chown(path, "postgres", "postgres")
     try:
         run("initdb", "--pgdata", str(data), "--username", USER, "--auth", "scram-sha-256", "--pwfile", str(file))
-        options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories='{home}'"
+        with (data / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {clients} scram-sha-256\n")
+        options = f"-c listen_addresses={address} -c port={port} -c unix_socket_directories='{home}'"
         run("pg_ctl", "start", "--wait", "--pgdata", str(data), "--log", str(home / "log"), "--options", options)
         try:
-            yield f"postgresql+psycopg2://{USER}:{password}@127.0.0.1:{port}/postgres"
+            yield f"postgresql+psycopg2://{USER}:{password}@{address}:{port}/postgres"
         finally:
             run("pg_ctl", "stop", "--wait", "--mode", "fast", "--pgdata", str(data))
     finally:

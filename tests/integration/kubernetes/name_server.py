@@ -22,7 +22,8 @@ _ADDRESS_RECORD = 1
 def name_server(plane: ControlPlane, address: str) -> Iterator[None]:
     """Answer at port 53 of an address until the end.
 
-    A service without an address of its own has those of its pods. Nothing else has a name.
+    A service has the addresses of its pods, because nothing forwards what is sent to its own one. Only the API server,
+    which has no pod, has the address of its service. Nothing else has a name.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind((address, 53))
@@ -67,8 +68,7 @@ def _answer(plane: ControlPlane, question: bytes) -> bytes:
 def _addresses(plane: ControlPlane, service: str, namespace: str) -> list[str]:
     kinds = ("service,endpoints", service, "--namespace", namespace)
     found = json.loads(plane.kubectl("get", *kinds, "--ignore-not-found", "--output", "json") or '{"items": []}')
-    for each in found["items"]:
-        if each["kind"] == "Service" and each["spec"].get("clusterIP", "None") != "None":
-            return [each["spec"]["clusterIP"]]
     sets = [part for each in found["items"] if each["kind"] == "Endpoints" for part in each.get("subsets", ())]
-    return [each["ip"] for part in sets for each in part.get("addresses", ())]
+    pods = [each["ip"] for part in sets for each in part.get("addresses", ())]
+    own = [each["spec"]["clusterIP"] for each in found["items"] if each["kind"] == "Service"]
+    return pods or (own if service == "kubernetes" else [])
