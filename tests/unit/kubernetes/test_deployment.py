@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,41 @@ def test_every_file_and_every_secret_is_on_the_page(page: str) -> None:
     secrets |= {VALUES[name] for name in ("fernetKeySecretName", "apiSecretKeySecretName", "jwtSecretName")}
     secrets |= {VALUES["data"]["metadataSecretName"]}
     assert not [name for name in secrets if f"secret generic {name}" not in text]
+
+
+def test_old_logs_are_deleted_as_often_as_the_chart_says(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    old, new, other, left = (
+        logs / "run 1" / "task" / "1.log",
+        logs / "run 2" / "1.log",
+        logs / "run 1" / "note",
+        logs / "run 0" / "task",
+    )
+    for file in (old, new, other):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    left.mkdir(parents=True)
+    long_ago = time.time() - 16 * 86_400
+    for path in (old, other, left):
+        os.utime(path, (long_ago, long_ago))
+    (tmp_path / "sleep").write_text(f'#!/bin/sh\necho "$@" > "{tmp_path}/slept"\nexit 3\n')  # which ends the loop
+    (tmp_path / "sleep").chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "AIRFLOW_HOME": str(tmp_path)}
+    variables |= {"AIRFLOW__LOG_RETENTION_DAYS": "15", "AIRFLOW__LOG_CLEANUP_FREQUENCY_MINUTES": "7"}
+    done = subprocess.run(["bash", str(DEPLOY / "clean-logs.sh")], env=variables, timeout=60, check=False)
+    assert done.returncode == 3
+    assert (tmp_path / "slept").read_text() == "7m\n"
+    assert not old.exists()
+    assert not left.exists()
+    assert new.exists()
+    assert other.exists()
+
+
+def test_no_pod_has_two_volumes_of_one_claim() -> None:
+    """The kubelet would wait for the second one without end."""
+    claims = [
+        each["persistentVolumeClaim"]["claimName"] for each in VALUES["volumes"] if "persistentVolumeClaim" in each
+    ]
+    claims.append(VALUES["logs"]["persistence"]["existingClaim"])
+    made = [each["metadata"]["name"] for each in documents("volume.yaml", "PersistentVolumeClaim")]
+    assert sorted(claims) == sorted(made)
