@@ -26,7 +26,7 @@ import pytest
 import requests
 
 from tests.integration.compose.engine import run
-from tests.integration.kubernetes.cluster import SECRETS, STEP_SECONDS, Cluster
+from tests.integration.kubernetes.cluster import BATCH, SECRETS, STEP_SECONDS, Cluster
 from tests.integration.kubernetes.node import HOST_ADDRESS
 from tests.integration.kubernetes.page import commands
 from tests.support.postgresql import postgresql, programs
@@ -152,7 +152,7 @@ def test_the_components_become_ready_and_stay_so(airflow: Airflow) -> None:
 
 def test_a_deploy_counts_the_orders(airflow: Airflow) -> None:
     airflow.ask("PATCH", "/dags/orders_deploy", {"is_paused": False})
-    begun = airflow.ask("POST", "/dags/orders_deploy/dagRuns", {"logical_date": None})
+    begun = airflow.ask("POST", "/dags/orders_deploy/dagRuns", {"logical_date": None, "conf": {"records": BATCH}})
     airflow.await_run("orders_deploy", begun["dag_run_id"])
     airflow.cluster.await_counted("the orders are counted")
 
