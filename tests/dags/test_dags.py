@@ -21,7 +21,7 @@ from airflow.sdk.exceptions import AirflowSkipException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 from streamplan import Json, Topology
 from streamplan.airflow import declare_dags
-from streamplan.airflow.check_operators import CheckOperator
+from streamplan.airflow.check_operators import CheckOperator, RecountOperator, StateStoreOperator
 from streamplan.airflow.dags import (
     aggregator_dag,
     deploy_dag,
@@ -242,7 +242,7 @@ def test_retries_are_restarts_or_a_second_look(dagbag: DagBag, dag_id: str) -> N
         if task.task_id in SUPERVISED:
             assert task.retries >= 1000  # as good as always
             assert task.retry_delay.total_seconds() < 30
-        elif isinstance(task, CheckOperator) or task.task_id.endswith("recount"):
+        elif isinstance(task, CheckOperator | RecountOperator | StateStoreOperator):
             assert task.retries == 1
         elif isinstance(task, ApprovalOperator):
             assert task.retries == 2  # asks again

@@ -258,6 +258,8 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
             state_store = StateStoreOperator(
                 task_id="state_store",
                 pipeline=pipeline.name,
+                retries=1,
+                retry_delay=timedelta(seconds=10),
                 execution_timeout=timedelta(minutes=5),
                 doc_md="Reads the state store with a Spark job of its own. The query goes on.",
             )
