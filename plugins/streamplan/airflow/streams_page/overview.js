@@ -15,7 +15,7 @@ export function showOverview({ rows, pending }) {
     .sort(([one, a], [other, b]) => KIND[a] - KIND[b] || one.pipeline.localeCompare(other.pipeline));
   const red = ordered.filter(([, kind]) => kind === "bad").length;
   const most = Math.max(1, ...rows.flatMap((row) => row.lag_by_hour.filter((value) => value !== null)));
-  const state = red ? `${count(red)} of ${count(rows.length)} applications have a problem.` : `${count(rows.length)} applications, none of them with a problem.`;
+  const state = red ? `${count(red)} of ${count(rows.length)} applications have a problem.` : `${rows.length === 1 ? '1 application' : `${count(rows.length)} applications`}, none with a problem.`;
   const text = pending ? `${state} ${count(pending)} more are looked at.` : state;
   update("overview-rows", rows.length || pending ? table({ key: "overview", text }, [
     ["Application", ([row]) => element("a", { href: `?${new URLSearchParams({ pipeline: row.pipeline })}` }, row.pipeline)],
