@@ -20,6 +20,8 @@ KINDS = (
     ("Python workers", PYTHON_DAEMON),
     ("driver: Python", "aggregator.py"),
     ("producer", "producer.py"),
+    ("exporter", "streamplan exporter"),
+    ("service of queries", "streamplan serve"),
     ("Airflow api-server", "api-server"),
     ("Airflow api-server", "api_server"),
     ("Airflow scheduler", "scheduler"),

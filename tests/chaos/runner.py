@@ -74,6 +74,7 @@ def _round(system: System, verification: Verification, planned: Round, result: R
     verification.look()
     checking = time.monotonic()
     system.await_healthy()
+    system.readers.await_answers()
     ended = time.monotonic()
     result.settled, result.verified, result.checked = verifying - settling, checking - verifying, ended - checking
     result.seconds = ended - began
@@ -90,6 +91,7 @@ def _end(system: System, verification: Verification, report: Report, say: Callab
     store = {key.encode(): count for key, count in system.state_store().items()}
     if store != verification.changelog.last:
         raise Violation("wrong", "the state store", verification.changelog.last, store)
+    wait_for("the service of queries has the totals", lambda: _unlike(system, verification), BACK_SECONDS)
     system.check_by_airflow()  # last: a green one purges the repartition topic
     report.final = {
         "orders": verification.source.orders,
@@ -99,6 +101,11 @@ def _end(system: System, verification: Verification, report: Report, say: Callab
         "state_store": {key.decode(): count for key, count in store.items()},
     }
     say(f"all verified: {json.dumps(report.final)}")
+
+
+def _unlike(system: System, verification: Verification) -> str:
+    found = system.readers.totals()
+    return "" if found == verification.changelog.last else f"{found} in place of {verification.changelog.last}"
 
 
 def _told(error: Exception) -> dict[str, str]:

@@ -25,6 +25,7 @@ from tests.chaos.disk import mount, unmount
 from tests.chaos.jobs import AGGREGATOR_JOB, PRODUCER_JOB, PYTHON_DAEMON, Jobs, command
 from tests.chaos.murmur2 import partition_of
 from tests.chaos.proxy import Proxy
+from tests.chaos.readers import COMMANDS, Readers
 from tests.chaos.truth import BAD, PARTITIONS
 from tests.chaos.waiting import wait_for
 
@@ -91,12 +92,14 @@ class System:
         )
         self.servers = self.stack.kafka.bootstrap_servers
         self.jobs = Jobs(self.settings)
+        own = {name: ports[name] for name in COMMANDS}
+        self.readers = Readers(own, self.stack.airflow.environment, self.servers, self.settings.logs)
         self.bad_sent = 0
         self._rest: AirflowRest | None = None
 
     def _choose_ports(self) -> dict[str, int]:
         file = self.home / "stack.json"
-        names = [*KAFKA_PORTS, *AIRFLOW_PORTS, *(f"proxy-{node}" for node in NODES)]
+        names = [*KAFKA_PORTS, *AIRFLOW_PORTS, *(f"proxy-{node}" for node in NODES), *COMMANDS]
         # Below the range from which the kernel takes the ports of clients.
         base = random.SystemRandom().randrange(15_000, 30_000, 20)
         chosen: dict[str, int] = {name: base + offset for offset, name in enumerate(sorted(names))}
@@ -129,6 +132,7 @@ class System:
         self.rest.pause(HEALTH)
         self.rest.trigger(PRODUCER, {"records": None, "rate": self.options.rate})
         wait_for("the producer", lambda: "" if self.jobs.producer() else "no process", BACK_SECONDS)
+        self.readers.start()
 
     def _undone(self, run: str) -> str:
         states = self.rest.task_states(DEPLOY, run)
@@ -141,6 +145,7 @@ class System:
             proxy.heal()
         try:
             self.jobs.resume_all()
+            self.readers.stop()
             self.stack.down()
         finally:
             if self._rest is not None:
