@@ -8,7 +8,7 @@ Sources: ``ProcessorContextImpl.forward`` and ``ProcessorStateManager.flushCache
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -101,29 +101,6 @@ def _way(
     return ()
 
 
-@dataclass(frozen=True)
-class _Side:
-    """The nodes of a side behind the last ones that both sides share.
-
-    Attributes:
-        subtopology: That has the sides.
-        name: The last node of the side.
-        shared: The nodes that both sides share.
-    """
-
-    subtopology: Subtopology
-    name: str
-    shared: Collection[str]
-
-    @property
-    def nodes(self) -> list[Processor]:
-        return [
-            node
-            for name, node in _up_to(self.subtopology, self.name).items()
-            if name not in self.shared and isinstance(node, Processor)
-        ]
-
-
 def comes_first(subtopology: Subtopology, table: Processor, join: Processor) -> bool:
     """Return whether a record reaches the store of a table before it reaches a join that looks up in this store.
 
@@ -136,9 +113,9 @@ def comes_first(subtopology: Subtopology, table: Processor, join: Processor) -> 
     for source in subtopology.sources:
         if source.name not in to_table or source.name not in to_join:
             continue
-        side = _Side(subtopology, table.name, {name for name in to_table if name in to_join and name != table.name})
-        before = [node for node in side.nodes if node is not table]
-        return not any(map(_is_cached, before)) and _is_reached_first(subtopology, source, table, join)
+        before = [node for name, node in to_table.items() if name not in to_join and isinstance(node, Processor)]
+        held_back = any(_is_cached(node) for node in before if node is not table)
+        return not held_back and _is_reached_first(subtopology, source, table, join)
     return True
 
 

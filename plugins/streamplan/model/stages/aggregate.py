@@ -36,8 +36,7 @@ class AggregatingStage(Stage):
     @property
     def overlap(self) -> int:
         """See :attr:`Stage.overlap`."""
-        windows = (node.operation.window for node in self.nodes if isinstance(node.operation, Count | Aggregate))
-        return max((each.overlap for each in windows if isinstance(each, TimeWindows)), default=1)
+        return max((each.overlap for each in map(windows_of, self.nodes) if isinstance(each, TimeWindows)), default=1)
 
     def replaced_updates(self, nodes: Collection[Node]) -> tuple[Processor, ...]:
         """See :meth:`Stage.replaced_updates`."""
@@ -91,7 +90,7 @@ def has_functions(node: Processor) -> bool:
 
 def has_sessions(node: Processor) -> bool:
     """Return whether the windows of an aggregate are sessions."""
-    return isinstance(node.operation, Count | Aggregate) and isinstance(node.operation.window, SessionWindows)
+    return isinstance(windows_of(node), SessionWindows)
 
 
 def has_sliding_windows(node: Processor) -> bool:

@@ -38,6 +38,7 @@ from streamplan.model.operations import (
     value_of_stream,
 )
 from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.aggregate import windows_of
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.field_types import FIELD_TYPES, GREATEST_PRECISION
 from streamplan.serdes.internal import value_expression
@@ -215,7 +216,7 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         value = F.when(~F.col("deleted"), value)
     record = stored_record(F.col("key").cast("binary"), value, inputs.key_serde)
     places = [F.col(place) for place in _places(data)]
-    if _windows(node):
+    if windows_of(node):
         places.append(F.unix_millis("window.start"))
     record = [*record[:-2], F.array(*chain(*map(_as_ints, places))).cast("array<int>").alias("order"), record[-1]]
     if CLOSED_BY in data.columns:
@@ -224,9 +225,9 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
             F.col(f"{CLOSED_BY}.{name}").alias(name) for name in ("topic", "offset", "partition_time")
         )
         record = [topic, partition, offset, *others, time]
-    if _windows(node):
+    if windows_of(node):
         record.append(F.col("window"))
-    if isinstance(_windows(node), SessionWindows):
+    if isinstance(windows_of(node), SessionWindows):
         record.append(F.lit(True).alias("session"))
     return RecordFrame(
         data.select(*fields, F.struct(*record).alias("record")),
@@ -364,12 +365,8 @@ def _place(merged: bool) -> Column:
     return F.struct(batch.alias("batch"), time.alias("time"), F.col("record.offset").alias("offset"))
 
 
-def _windows(node: Processor) -> TimeWindows | SessionWindows | None:
-    return node.operation.window if isinstance(node.operation, Count | Aggregate) else None
-
-
 def _window(node: Processor) -> TimeWindows | None:
-    windows = _windows(node)
+    windows = windows_of(node)
     assert not isinstance(windows, SessionWindows), f"{node.name} aggregates sessions, which groupBy does not"
     return windows
 
