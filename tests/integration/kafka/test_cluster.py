@@ -84,6 +84,21 @@ class Real:
             producer.produce(self.topic, value, b"key", partition=partition, headers=[("name", b"header")])
         assert producer.flush(120) == 0
 
+    def partitions(self) -> set[int]:
+        """Return the partitions that offsets are told of; none while a broker does not know the topic."""
+        try:
+            return {*self.cluster.offsets(self.topic)}
+        except CouldNotLook:
+            return set()
+
+    def delete(self) -> None:
+        self.admin.delete_topics([self.topic])[self.topic].result(120)
+        eventually(lambda: not self.partitions(), "the topic is seen to be gone")
+
+    def create_again(self, *, partitions: int) -> None:
+        self.admin.create_topics([NewTopic(self.topic, partitions, 1)])[self.topic].result(120)
+        eventually(lambda: self.partitions() == {*range(partitions)}, f"the new topic has {partitions} partitions")
+
     def delete_before(self, offset: int) -> None:
         at = TopicPartition(self.topic, 0, offset)
         self.admin.delete_records([at])[at].result(120)
@@ -298,24 +313,14 @@ def test_a_process_that_goes_on_sees_partitions_that_were_added_and_topics_that_
     """As the exporter, the API server and the triggerer do, which ask the same cluster for weeks."""
     group = f"{real.topic}-group"
     real.commit_position(group, 0)
-    assert real.cluster.offsets(real.topic).keys() == {0, 1}
+    assert real.partitions() == {0, 1}
     real.admin.create_partitions([NewPartitions(real.topic, 5)])[real.topic].result(120)
-    eventually(lambda: real.cluster.offsets(real.topic).keys() == {*range(5)}, "the new partitions are seen")
+    eventually(lambda: real.partitions() == {*range(5)}, "the new partitions are seen")
     real.write(b"value", partition=4)
     assert real.cluster.offsets(real.topic)[4].high_watermark == 1
-    real.admin.delete_topics([real.topic])[real.topic].result(120)
-
-    def is_gone() -> bool:
-        try:
-            real.cluster.offsets(real.topic)
-        except CouldNotLook:
-            return real.topic not in real.cluster.committed_offsets(group)
-        return False
-
-    eventually(is_gone, "the topic is seen to be gone")
-    real.admin.create_topics([NewTopic(real.topic, 3, 1)])[real.topic].result(120)
-    eventually(lambda: real.cluster.topics([real.topic]).keys() == {real.topic}, "the new topic is there")
-    eventually(lambda: real.cluster.offsets(real.topic).keys() == {0, 1, 2}, "and its partitions are those that it has")
+    real.delete()
+    eventually(lambda: real.topic not in real.cluster.committed_offsets(group), "the group has no position in it")
+    real.create_again(partitions=3)
 
 
 def test_partitions_of_a_topic_that_was_created_again_are_counted_again(
@@ -323,15 +328,11 @@ def test_partitions_of_a_topic_that_was_created_again_are_counted_again(
 ) -> None:
     """Between two requests of one question, too: counts are kept for a moment."""
     monkeypatch.setattr("streamplan.kafka.cluster.PARTITIONS_SECONDS", 3600.0)
-    assert real.cluster.offsets(real.topic).keys() == {0, 1}
-    real.admin.delete_topics([real.topic])[real.topic].result(120)
+    assert real.partitions() == {0, 1}
+    real.delete()
     with pytest.raises(CouldNotLook, match="does not exist"):
         real.cluster.offsets(real.topic)
-    real.admin.create_topics([NewTopic(real.topic, 3, 1)])[real.topic].result(120)
-    eventually(lambda: real.cluster.topics([real.topic]).keys() == {real.topic}, "the new topic is there")
-    assert real.cluster.offsets(real.topic).keys() == {0, 1, 2}
+    real.create_again(partitions=3)
     real.admin.delete_topics([real.topic])[real.topic].result(120)
     eventually(lambda: real.cluster.topics([real.topic]).keys() == set(), "the topic is gone")
-    real.admin.create_topics([NewTopic(real.topic, 1, 1)])[real.topic].result(120)
-    eventually(lambda: real.cluster.topics([real.topic]).keys() == {real.topic}, "the narrower topic is there")
-    assert real.cluster.offsets(real.topic).keys() == {0}
+    real.create_again(partitions=1)
