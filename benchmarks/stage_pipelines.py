@@ -100,6 +100,16 @@ def _processed(stream: KStream) -> KStream:
     return stream.process(Total, store="totals", state="total bigint", schema="total bigint")
 
 
+def _counted_windows(stream: KStream, store: str = "counts") -> KStream:
+    windows = TimeWindows("1 minute", grace="1 minute")
+    return stream.group_by_key().windowed_by(windows).count(store=store).to_stream()
+
+
+def _beside_windows_of_some(stream: KStream) -> KStream:
+    _counted_windows(stream.filter("n >= 0"), "some")
+    return _counted_windows(stream)
+
+
 def _final(stream: KStream) -> KStream:
     windows = TimeWindows("1 minute", grace="1 minute")
     windowed = stream.group_by_key().windowed_by(windows).emit_strategy(OnWindowClose())
@@ -109,11 +119,7 @@ def _final(stream: KStream) -> KStream:
 KINDS: Mapping[str, Kind] = {
     "no state": Kind(lambda t, name: _stream(t, name).filter("n >= 0").map_values({"n": "n + 1"})),
     "count": Kind(lambda t, name: _counted(_stream(t, name))),
-    "windows": Kind(
-        lambda t, name: (
-            _stream(t, name).group_by_key().windowed_by(TimeWindows("1 minute", grace="1 minute")).count(store="counts")
-        ).to_stream()
-    ),
+    "windows": Kind(lambda t, name: _counted_windows(_stream(t, name))),
     "final results": Kind(lambda t, name: _final(_stream(t, name))),
     "sessions": Kind(
         lambda t, name: (
@@ -159,8 +165,9 @@ KINDS: Mapping[str, Kind] = {
     ),
     "class beside a count": Kind(lambda t, name: _processed(_also_counted(_stream(t, name)))),
     "class behind a count": Kind(lambda t, name: _processed(_counted(_stream(t, name)).map_values({"n": "count"}))),
+    "windows beside windows": Kind(lambda t, name: _beside_windows_of_some(_stream(t, name))),
 }
-"""By name what is measured. The first one has no state, and is there to compare with. The last two have two states."""
+"""By name what is measured. The first one has no state, to compare with. The last three have two states."""
 
 
 def name_of(kind: str) -> str:
