@@ -1408,6 +1408,127 @@ def drawn_merges(seed: int) -> Program:
     return tuple(steps)
 
 
+def drawn_states(seed: int) -> Program:
+    """Two to four states of any kind in one sub-topology, beside each other and behind each other."""
+    chosen = random.Random(seed)
+    while True:
+        steps = _DrawnStates(chosen).steps
+        try:
+            subtopologies = ours(tuple(steps), "drawn", 1).topology.subtopologies
+        except Refused:
+            continue
+        if len(subtopologies) == 1:
+            return tuple(steps)
+
+
+class _DrawnStates:
+    """Some states at random.
+
+    The library's record cache passes the last of several updates that a record makes of a key. Functions, and
+    operations of tables, pass each of them here. So these are not put behind what may make several.
+    """
+
+    def __init__(self, chosen: random.Random) -> None:
+        self._chosen = chosen
+        self.steps = [Step("stream", topic="a")]
+        self._streams, self._tables, self._counts = [0], list[int](), list[int]()
+        self._origins: list[set[str]] = [{"a"}]
+        self._of_functions, self._several = set[int](), set[int]()
+        self._unread = chosen.sample("btu", 3)
+        kinds = [self._aggregate, self._aggregate, self._windows, self._process]
+        kinds += [self._look_up, self._look_up, self._join, self._join_tables, self._table]
+        if chosen.random() < 0.5:
+            self._source()
+        for _ in range(chosen.randint(2, 4)):
+            stream = chosen.choice(self._streams[-3:])
+            if chosen.random() < 0.3:
+                stream = self._add(chosen.choice(["filter", "filter_not", "map_values", "python_filter"]), stream)
+                self._streams.append(stream)
+            chosen.choice(kinds)(stream)
+
+    def _add(self, word: str, *of: int, topic: str = "") -> int:
+        self.steps.append(Step(word, of, topic))
+        number = len(self.steps) - 1
+        self._origins.append({topic} if not of else set().union(*(self._origins[each] for each in of)))
+        if self._of_functions & {*of} or word in ("python_reduce", "python_aggregate"):
+            self._of_functions.add(number)
+        both = word.endswith(("_tables", "_tables_stored")) and self._origins[of[0]] & self._origins[of[1]]
+        if self._several & {*of} or both or word.endswith("join_soon"):
+            self._several.add(number)
+        return number
+
+    def _source(self) -> None:
+        if self._unread:
+            topic = self._unread.pop()
+            word, made = ("stream", self._streams) if topic == "b" else ("table", self._tables)
+            made.append(self._add(word, topic=topic))
+
+    def _passed(self, made: int) -> None:
+        self._add("to", made, topic=f"out-{made}")
+        self._streams.append(made)
+
+    def _aggregate(self, stream: int) -> None:
+        functions = [] if stream in self._several else ["python_reduce", "python_aggregate"]
+        word = self._chosen.choice(["count", "aggregate", "reduce", "greatest", *functions])
+        table = self._add(word, self._add("group_by_key", stream))
+        (self._counts if word == "count" else self._tables).append(table)
+        made = self._add("to_stream", table)
+        self._passed(self._add("counts", made) if word == "count" else made)
+
+    def _windows(self, stream: int) -> None:
+        words = ["short_windows", "strict_windows", "hopping_windows", "sliding_windows", "sessions"]
+        word = self._chosen.choice(words)
+        grouped = self._add(word, self._add("group_by_key", stream))
+        if word == "strict_windows" and self._chosen.random() < 0.5:
+            grouped = self._add("on_close", grouped)
+        updates = self._add("to_stream", self._add("count", grouped))
+        made = self._add("session_counts" if word in SESSIONS else "plain_counts", updates)
+        self._add("to", made, topic=f"out-{made}")
+
+    def _process(self, stream: int) -> None:
+        if stream not in self._of_functions:  # see drawn_chain
+            made = self._add("process", stream)
+            self._add("to", made, topic=f"out-{made}")
+
+    def _look_up(self, stream: int) -> None:
+        left = self._chosen.choice(["", "left_"])
+        if self._counts and (not self._tables or self._chosen.random() < 0.3):
+            self._passed(self._add(f"{left}join_counts", stream, self._chosen.choice(self._counts)))
+        elif self._tables:
+            self._passed(self._add(f"{left}join", stream, self._chosen.choice(self._tables)))
+        else:
+            self._source()
+
+    def _join(self, stream: int) -> None:
+        others = [each for each in self._streams if each != stream]
+        if others:
+            word = self._chosen.choice(["join_soon", "left_join_soon", "outer_join_soon"])
+            self._passed(self._add(word, stream, self._chosen.choice(others)))
+        else:
+            self._source()
+
+    def _join_tables(self, stream: int) -> None:
+        if len(self._tables) < 2:
+            self._source()
+            return
+        one, other = self._chosen.sample(self._tables, 2)
+        is_stored = not self._origins[one] & self._origins[other] and self._chosen.random() < 0.5
+        word = f"{self._chosen.choice([*JOINED_TABLES])}_tables{'_stored' if is_stored else ''}"
+        self._updates_of(self._add(word, one, other))
+
+    def _table(self, stream: int) -> None:
+        tables = [each for each in self._tables if each not in self._several]
+        if tables:
+            word = self._chosen.choice(["table_filter", "table_filter_not", "table_map_values"])
+            self._updates_of(self._add(word + self._chosen.choice(["", "_stored"]), self._chosen.choice(tables)))
+        elif stream not in self._several:
+            self._updates_of(self._add(self._chosen.choice(["to_table", "to_table_stored"]), stream))
+
+    def _updates_of(self, table: int) -> None:
+        self._tables.append(table)
+        self._passed(self._add("to_stream", table))
+
+
 def _aggregate(chosen: random.Random, add: Callable[..., int], stream: int, streams: dict[int, frozenset[str]]) -> None:
     word = chosen.choice(_STATE_WORDS)
     windowed = word.startswith("window ")

@@ -1,4 +1,4 @@
-"""The order in which what is made of one record reaches the merges.
+"""The order in which what is made of one record reaches the operations where its ways meet.
 
 The library passes a record to one child of a node after the other, and each time as deep as it goes. What an aggregate
 has put into the record cache of its store comes behind that, when the cache is flushed, store by store.
@@ -15,14 +15,22 @@ from typing import TypeAlias
 from streamplan.model.operations import (
     Aggregate,
     AggregateFunction,
+    Cogroup,
     Count,
     FinalAggregate,
     FinalCount,
     Merge,
     Reduce,
     ReduceFunction,
+    StreamJoin,
 )
 from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
+
+_WAYS_MEET = (Merge, StreamJoin, Cogroup)
+"""The operations that records reach by several ways. In joins of tables, and with tables, other rules hold.
+
+``table_table_join`` and :func:`comes_first` have these rules.
+"""
 
 _UPDATES = (Count, Aggregate, Reduce)
 """The operations whose results belong to no record that was read."""
@@ -33,11 +41,11 @@ Edge: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class Ways:
-    """The ways of a record from which several lead to one merge.
+    """The ways of a record of which several lead to one node.
 
     Attributes:
         places: By edge the place of the node behind it among those to which the node before it passes a record. An edge
-            has none if one way alone leads from the node before it to each merge.
+            has none if one way alone leads from the node before it to each node where ways meet.
         begun: By the name of a node whose results begin anew, the places that they begin with. An update that the
             library's record cache holds back is behind all ways, in the order of the stores. Final results have the
             places of the way to their node.
@@ -61,28 +69,28 @@ class Ways:
         return (*way, self.places[before, last]) if (before, last) in self.places else way
 
 
-def ways_to_merges(subtopology: Subtopology) -> Ways:
-    """Return the ways that meet in the merges of a sub-topology.
+def ways_that_meet(subtopology: Subtopology) -> Ways:
+    """Return the ways of a record that meet in merges, joins of streams and cogroups.
 
     Args:
-        subtopology: Of whose merges those count whose sides can have records that were made of one.
+        subtopology: Of whose operations those count whose sides can have records that were made of one.
     """
     children = _children(subtopology)
-    places, before_merges = dict[Edge, int](), set[str]()
-    for merge in subtopology.processors_with(Merge):
-        sides = [set(_up_to(subtopology, name)) for name in subtopology.predecessors[merge.name]]
+    places, on_ways = dict[Edge, int](), set[str]()
+    for end in subtopology.processors_with(*_WAYS_MEET):
+        sides = [set(_up_to(subtopology, name)) for name in subtopology.predecessors[end.name]]
         if not set.intersection(*sides):
             continue
         before = set.union(*sides)
-        before_merges |= before
+        on_ways |= before
         for name in before:
             behind = children.get(name, [])
-            leading = [each for each in behind if each in before or each == merge.name]
+            leading = [each for each in behind if each in before or each == end.name]
             if len(leading) > 1:
                 places |= {(name, each): behind.index(each) for each in leading}
     begun = dict[str, tuple[int, ...]]()
     for number, node in enumerate(subtopology.nodes):
-        if node.name not in before_merges or not isinstance(node, Processor):
+        if node.name not in on_ways or not isinstance(node, Processor):
             continue
         if _is_cached(node):
             begun[node.name] = (len(subtopology.nodes) + number,)
@@ -138,8 +146,16 @@ def has_updates(subtopology: Subtopology, name: str) -> bool:
         subtopology: That has the node.
         name: The name of the node.
     """
-    nodes = _up_to(subtopology, name).values()
-    return any(isinstance(node, Processor) and isinstance(node.operation, _UPDATES) for node in nodes)
+    return any(makes_updates(node) for node in _up_to(subtopology, name).values())
+
+
+def makes_updates(node: Node) -> bool:
+    """Return whether a node passes updates of an aggregate, which belong to no record that was read.
+
+    Args:
+        node: Any node.
+    """
+    return isinstance(node, Processor) and isinstance(node.operation, _UPDATES)
 
 
 def _up_to(subtopology: Subtopology, name: str) -> dict[str, Node]:

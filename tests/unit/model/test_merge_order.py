@@ -1,12 +1,12 @@
-"""The order in which what is made of one record reaches a merge."""
+"""The order in which what is made of one record reaches the operations where its ways meet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from streamplan import Json, KStream, OnWindowClose, Processor, TimeWindows, Topology
-from streamplan.model.merge_order import Ways, has_updates, ways_to_merges
+from streamplan import JoinWindows, Json, KStream, OnWindowClose, Processor, TimeWindows, Topology
+from streamplan.model.merge_order import Ways, has_updates, ways_that_meet
 from streamplan.model.operations import Merge
 
 FIELDS = "id string, n bigint"
@@ -29,7 +29,7 @@ def ways(declare: Callable[[KStream, KStream], KStream]) -> list[list[str]]:
     topology = Topology("app")
     declare(*(topology.stream(name, value=Json(FIELDS), key="id") for name in "ab"))
     (subtopology,) = (each for each in topology.subtopologies if each.processors_with(Merge))
-    found = ways_to_merges(subtopology)
+    found = ways_that_meet(subtopology)
     merge = subtopology.processors_with(Merge)[-1]
     names = {node.name: type(getattr(node, "operation", node)).__name__ for node in subtopology.nodes}
 
@@ -78,12 +78,26 @@ def test_an_update_goes_all_its_ways_before_the_next_one_goes_any() -> None:
     assert ["Process" in way for way in found] == [True, False, True, False, True]
 
 
+def test_the_sides_of_a_join_are_reached_in_the_order_of_their_declaration() -> None:
+    topology = Topology("app")
+    stream = topology.stream("a", value=Json(FIELDS), key="id")
+    some = stream.filter("n > 1")
+    stream.join(some, {"id": "id", "m": "other.n"}, within=JoinWindows("1 minute"), store="joined")
+    (subtopology,) = topology.subtopologies
+    names = {node.name: type(getattr(node, "operation", node)).__name__ for node in subtopology.nodes}
+    places = ways_that_meet(subtopology).places
+    assert {(names[one], names[other]): place for (one, other), place in places.items()} == {
+        ("Source", "Filter"): 0,
+        ("Source", "StoreForJoin"): 1,
+    }
+
+
 def test_streams_of_different_topics_have_no_way_in_common() -> None:
     topology = Topology("app")
     one, other = (topology.stream(name, value=Json(FIELDS), key="id") for name in "ab")
     one.filter("n > 1").merge(other)
     (subtopology,) = topology.subtopologies
-    assert ways_to_merges(subtopology) == Ways({}, {})
+    assert ways_that_meet(subtopology) == Ways({}, {})
 
 
 def test_what_never_meets_again_has_no_places() -> None:
@@ -92,7 +106,7 @@ def test_what_never_meets_again_has_no_places() -> None:
     processed(stream)
     updates_of(stream).filter("n > 1")
     (subtopology,) = topology.subtopologies
-    assert ways_to_merges(subtopology) == Ways({}, {})
+    assert ways_that_meet(subtopology) == Ways({}, {})
 
 
 def test_final_results_are_on_the_way_of_the_record_that_closes_their_window() -> None:
@@ -107,7 +121,7 @@ def test_final_results_are_on_the_way_of_the_record_that_closes_their_window() -
     )
     processed(stream).merge(closed.map("record.key", {"id": "record.key", "n": "count"})).merge(stream)
     (subtopology,) = topology.subtopologies
-    found = ways_to_merges(subtopology)
+    found = ways_that_meet(subtopology)
     assert list(found.begun.values()) == [(0,)]
 
 

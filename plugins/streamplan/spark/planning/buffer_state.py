@@ -27,6 +27,7 @@ from streamplan.spark.headers import headers_as_text, headers_from_text
 from streamplan.spark.planning.function_results import Unfit
 from streamplan.spark.planning.process_state import ProcessState
 from streamplan.spark.planning.task_state import task_order
+from streamplan.spark.sink.spec import NULL_KEY
 
 
 class BufferState(ProcessState):
@@ -53,7 +54,7 @@ class BufferState(ProcessState):
                 continue
             if row.key is None:
                 if self._buffer.left:  # the library fails
-                    yield from self._rows("the key is null", row.at, row.record, places)
+                    yield from self._rows(NULL_KEY, row.at, row.record, places)
                 continue
             key, data = bytes(row.key), bytes(value)
             if self._stream_time - grace_ms > row.at:

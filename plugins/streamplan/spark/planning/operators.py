@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.functions import PythonFunction
-from streamplan.model.merge_order import has_updates, ways_to_merges
+from streamplan.model.merge_order import has_updates, ways_that_meet
 from streamplan.model.operations import (
     ACTS,
     Aggregate,
@@ -97,6 +97,7 @@ from streamplan.spark.planning.records import (
 )
 from streamplan.spark.planning.refusals import REFUSALS, Group, explain
 from streamplan.spark.planning.written_values import write_values
+from streamplan.spark.sink.spec import NULL_KEY
 from streamplan.spark.sources import HEADERS
 
 ApplyStateful: TypeAlias = Callable[[Processor, Sequence[RecordFrame], "OperatorPlanner"], RecordFrame]
@@ -149,7 +150,7 @@ class OperatorPlanner:
         self._unknown: dict[str, frozenset[str]] = {}
         self._consumed: set[str] = set()
         self.grouped: set[str] = set()
-        self._ways = ways_to_merges(subtopology)
+        self._ways = ways_that_meet(subtopology)
         self.read: Mapping[str, RecordFrame] = {}
         self.read_table: ReadTable | None = None
         self.of_tables: OperatorPlanner | None = None
@@ -443,7 +444,7 @@ class OperatorPlanner:
                 return self.store_updates(node, frame.with_values(value))
             case ToTable():
                 if not frame.key_not_null:
-                    frame = frame.rejecting(F.col("record.key").isNull(), "the key is null")
+                    frame = frame.rejecting(F.col("record.key").isNull(), NULL_KEY)
                 return self.store_updates(node, frame)
             case ToStream() | Suppress():
                 return frame
@@ -589,7 +590,7 @@ class OperatorPlanner:
 
     def _rejecting_null_keys(self, node: Node, frame: RecordFrame) -> RecordFrame:
         """Reject the records without a key, in the words of the field that it was to be made of."""
-        key_is_null, reason = F.col("record.key").isNull(), "the key is null"
+        key_is_null, reason = F.col("record.key").isNull(), NULL_KEY
         nodes = {node.name: node for node in self.subtopology.nodes}
         while predecessors := self.subtopology.predecessors[node.name]:
             node = nodes[predecessors[0]]

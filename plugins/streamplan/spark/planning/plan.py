@@ -8,7 +8,7 @@ state: :mod:`streamplan.spark.planning.stages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from streamplan.model.left_out import records_left_out
 from streamplan.model.linking import functions_of, is_record_by_record, passing, re_keying
+from streamplan.model.merge_order import makes_updates
 from streamplan.model.operations import (
     ACTS,
     SETS_KEY,
@@ -178,7 +179,7 @@ def planned_behind(
     outputs = outputs_of(pipeline, subtopology)
     planner.plan(subtopology.nodes)
     output = planner.take_output_rows()
-    rows = reduce(lambda upper, lower: upper.unionByName(lower), output.rows).withColumn(TURN, _turn(outputs))
+    rows = reduce(lambda upper, lower: upper.unionByName(lower), output.rows).withColumn(TURN, _turn(subtopology))
     return SubtopologyPlan(
         cut.streaming,
         stage.stage.has_state,
@@ -226,9 +227,10 @@ def _by_task(together: DataFrame, partitions: int) -> DataFrame:
     return placed.sortWithinPartitions("last", TURN, *TASK_ORDER)
 
 
-def _turn(outputs: Sequence[Output]) -> Column:
-    changelogs = [number for number, output in enumerate(outputs) if output.partition_by == PartitionBy.TASK]
-    of_update = F.when(F.col("output").isin(changelogs), int(Turn.STORED)).otherwise(int(Turn.UPDATES))
+def _turn(subtopology: Subtopology) -> Column:
+    """Other stores than those of aggregates are given records, too, and their updates of a key keep their order."""
+    of_aggregates = [number for number, node in enumerate(subtopology.writers) if makes_updates(node)]
+    of_update = F.when(F.col("output").isin(of_aggregates), int(Turn.STORED)).otherwise(int(Turn.UPDATES))
     return F.when(F.col("topic").isNull(), of_update).otherwise(int(Turn.RECORDS))
 
 

@@ -245,7 +245,7 @@ def _times(frame: RecordFrame, schema: StructType) -> DataFrame:
     known = {name: F.col(f"record.{name}") for name in ("topic", "partition", "offset", "partition_time")}
     known["order"] = F.array(F.lit(_BEHIND_ALL)).cast("array<int>")
     parts = [known.get(part.name, F.lit(None)).cast(part.dataType).alias(part.name) for part in of_record.fields]
-    return frame.accepted().data.select(
+    return frame.moving_time().data.select(
         F.col("record.partition").alias("partition"),
         F.unix_millis("record.timestamp").alias("at"),
         *(F.lit(None).cast("binary").alias(name) for name in ("key", "value")),

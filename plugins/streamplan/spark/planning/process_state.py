@@ -40,6 +40,7 @@ from streamplan.spark.planning.function_results import (
 )
 from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
+from streamplan.spark.sink.spec import NULL_KEY
 
 BEFORE_ALL_TIME = -(1 << 63)
 
@@ -218,7 +219,7 @@ class ProcessState(StatefulProcessor):
 
     def _process(self, processor: Any, row: Row, places: Iterator[int]) -> Iterator[Row]:
         if row.key is None:  # without a key there is no state
-            yield from self._rows("the key is null", row.at, row.record, places)
+            yield from self._rows(NULL_KEY, row.at, row.record, places)
             return
         key, data = bytes(row.key), row.record["value"] if row.value is None else row.value
         topic, partition, offset = (row.record[name] for name in ("topic", "partition", "offset"))

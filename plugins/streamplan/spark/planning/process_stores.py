@@ -261,7 +261,7 @@ def _times(records: RecordFrame) -> DataFrame:
     """The times of records that a task reads. Each is behind all that is made of the record."""
     nothing = F.lit(None).cast("binary")
     return _of_record(
-        records.accepted(), nothing, nothing, F.array(F.lit(_BEHIND_ALL)).cast("array<int>"), F.lit(None).cast("int")
+        records.moving_time(), nothing, nothing, F.array(F.lit(_BEHIND_ALL)).cast("array<int>"), F.lit(None).cast("int")
     )
 
 

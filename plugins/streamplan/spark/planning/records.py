@@ -48,7 +48,7 @@ from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.keys import key_fault, new_key, read_key, write_key
 from streamplan.spark.planning.partition_times import PartitionTimes
-from streamplan.spark.sink.spec import PASSED_OVER
+from streamplan.spark.sink.spec import NULL_KEY, PASSED_OVER
 from streamplan.spark.sources import HEADERS, RAW
 from streamplan.spark.timestamps import timestamp_faults
 
@@ -182,6 +182,11 @@ class RecordFrame:
         return (
             self if self.no_rejects else replace(self, data=self.data.where("record.reason is null"), no_rejects=True)
         )
+
+    def moving_time(self) -> RecordFrame:
+        """Leave out the records that do not move the stream time on. A record of a table that has no key does."""
+        moves = F.col("record.reason").isNull() | (F.col("record.reason") == NULL_KEY)
+        return self if self.no_rejects else replace(self, data=self.data.where(moves), no_rejects=True)
 
     def with_value(self) -> RecordFrame:
         """Leave out the records with a null value, as Kafka Streams does.
@@ -545,15 +550,16 @@ def _reader(
             reasons = pc.if_else(pc.is_null(values), pa.scalar(None, pa.string()), decoded.reasons())
             if left_out is not None:
                 reasons = pc.if_else(left_out, pa.scalar(REASON_LEFT_OUT), reasons)
-            if table:
-                reasons = pc.if_else(pc.is_null(batch["key"]), pa.scalar("the key is null"), reasons)
-                size = pc.add(pc.binary_length(batch["key"]), pc.binary_length(values))
-                exceeds = pc.greater(size, MAX_BYTES).fill_null(False)  # its changelog would refuse it
-                reasons = pc.if_else(exceeds, pa.scalar(too_large(MAX_BYTES)), reasons)
             if not any_timestamp:
                 batch, judged = _without_faulty_timestamps(batch, reasons)
                 reasons = judged if is_timed else reasons
             time = times.of(batch, reasons) if partition_time else pa.nulls(batch.num_rows, pa.int64())
+            if table:
+                size = pc.add(pc.binary_length(batch["key"]), pc.binary_length(values))
+                exceeds = pc.greater(size, MAX_BYTES).fill_null(False)  # its changelog would refuse it
+                fault = pc.if_else(exceeds, pa.scalar(too_large(MAX_BYTES)), pa.scalar(None, pa.string()))
+                fault = pc.if_else(pc.is_null(batch["key"]), pa.scalar(NULL_KEY), fault)
+                reasons = pc.coalesce(reasons, fault)
             columns = [*batch.columns, decoded.fields.cast(fields_type), reasons, time]
             yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "fields", "reason", "partition_time"])
 

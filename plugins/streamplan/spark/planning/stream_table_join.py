@@ -30,7 +30,7 @@ from streamplan.serdes.json import Json
 from streamplan.serdes.windowed import Windowed
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
-from streamplan.spark.planning.task_state import task_order
+from streamplan.spark.planning.task_state import NEVER, task_order
 
 WAITING_ROWS = 1000
 """The most rows of a key that wait for the stream to come to their time; of more, the oldest are taken over."""
@@ -198,16 +198,19 @@ class _TableJoin(StatefulProcessor):
         for row in ordered:
             if row.source in self._tables and not self._passes_tables:
                 continue
-            table_rows = {
-                f"t{number}": None if row.rejected or row.source == number else table.get(row.source, row.at)
-                for number, table in self._tables.items()
-            }
+            table_rows = {f"t{number}": self._found(row, number) for number in self._tables}
             yield Row(**row.asDict(), **table_rows)
         for table in self._tables.values():
             table.store()
 
     def close(self) -> None:
         pass
+
+    def _found(self, row: Row, number: int) -> Any:
+        """The row of a table that a record meets. A record of the table itself meets what it is."""
+        if row.rejected or (row.source == number and row.deleted):
+            return None
+        return row[f"f{number}"] if row.source == number else self._tables[number].get(row.source, row.at)
 
 
 class _LookUpInOrder(StatefulProcessor):
@@ -287,7 +290,8 @@ class _Table:
         return self._waiting[count - 1][1] if count else self._row
 
     def store(self) -> None:
-        passed = max(self._waiting_until(min(self._reached.values())), len(self._waiting) - WAITING_ROWS)
+        reached = min(self._reached.values(), default=NEVER)
+        passed = max(self._waiting_until(reached), len(self._waiting) - WAITING_ROWS)
         if passed > 0:
             self._row = self._waiting[passed - 1][1]
             self._waiting = self._waiting[passed:]
@@ -363,7 +367,8 @@ class _VersionedTable:
         return self._versions[found][1]
 
     def store(self) -> None:
-        newest = max(self._until(min(self._reached.values())), len(self._versions) - WAITING_ROWS) - 1
+        reached = min(self._reached.values(), default=NEVER)
+        newest = max(self._until(reached), len(self._versions) - WAITING_ROWS) - 1
         if newest >= 0:
             # The row that is valid at the beginning of the history is the first one that is found.
             first = min(max(self._until(self._versions[newest][0] - self._history_ms) - 1, 0), newest)

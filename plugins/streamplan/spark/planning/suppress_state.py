@@ -26,6 +26,7 @@ from streamplan.spark.headers import headers_as_text, headers_from_text
 from streamplan.spark.planning.function_results import Unfit
 from streamplan.spark.planning.process_state import ProcessState
 from streamplan.spark.planning.task_state import task_order
+from streamplan.spark.sink.spec import NULL_KEY
 
 
 class SuppressState(ProcessState):
@@ -40,7 +41,7 @@ class SuppressState(ProcessState):
         for row in rows:
             places = count()
             if row.key is None:
-                yield from self._rows("the key is null", row.at, row.record, places)
+                yield from self._rows(NULL_KEY, row.at, row.record, places)
                 continue
             self._stream_time = max(self._stream_time, row.at)
             yield from self._buffer(row, bytes(row.key), places)

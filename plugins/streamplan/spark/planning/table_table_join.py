@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from streamplan.model.merge_order import Ways, ways_to_merges
+from streamplan.model.merge_order import Ways, ways_that_meet
 from streamplan.model.operations import TableJoin
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.serdes import field_types as declared
@@ -124,7 +124,7 @@ def joined_tables(batch: DataFrame, joins: Joins, frames: Mapping[str, RecordFra
         frames: As for :func:`join_table_updates`; only what is known of them is used.
     """
     found: dict[str, RecordFrame] = {}
-    ways = ways_to_merges(joins.subtopology)
+    ways = ways_that_meet(joins.subtopology)
     for node, join in joins.of_nodes:
         rows = batch.where(F.col("join") == join.number)
         rows = rows.withColumn("record", F.col("record").withField("timestamp", F.timestamp_millis("at")))

@@ -18,6 +18,9 @@ DEAD_LETTER = -1
 PASSED_OVER = "\0"
 """The reason of a row that is neither a record nor a dead letter: it only says that a record was read."""
 
+NULL_KEY = "the key is null"
+"""The reason of a record without a key, where it needs one."""
+
 TASK_ORDER = ("partition_time", "topic", "offset", "order")
 """The columns by which the records of a stream task are ordered, in the plan, in a state and when they are written."""
 
@@ -28,9 +31,9 @@ TURN = "turn"
 class Turn(IntEnum):
     """What the rows of a micro-batch were made of. The smallest are written first.
 
-    ``STORED``   they are updates of stores, for changelogs, and tell a writer to commit the micro-batch as a whole
+    ``STORED``   updates of aggregates for their changelogs, which tell a writer to commit the micro-batch as a whole
     ``RECORDS``  records that were read
-    ``UPDATES``  updates of stores, which the states behind these process last, as behind the library's record cache
+    ``UPDATES``  what comes of updates of aggregates, which the library's record cache passes behind the records
     """
 
     STORED = 0

@@ -25,6 +25,7 @@ from streamplan.spark.planning.aggregation import cogrouped, numbered_values
 from streamplan.spark.planning.operators import OperatorPlanner, storing_faults
 from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
+from streamplan.spark.sink.spec import NULL_KEY
 
 
 def aggregation_inputs(
@@ -92,7 +93,7 @@ def grouped_records(
     (predecessor,) = planner.subtopology.predecessors[node.name]
     faults: list[tuple[Column, str]] = []
     if not frame.key_not_null:
-        faults.append((F.col("record.key").isNull(), "the key is null"))
+        faults.append((F.col("record.key").isNull(), NULL_KEY))
     if not frame.as_in_internal_topic and (frame.value_is_raw or _values_are_stored(planner, predecessor)):
         faults += storing_faults(frame)
     for condition, reason in faults:

@@ -65,7 +65,7 @@ class ProcessPlan(OperatorPlan[ProcessStage]):
         planner.bind(node.name, _with_store(planner, node, processed, records))
         if self.stage.ttl_ms is None:
             return Recounted()
-        times = [frame.accepted().data.select(F.unix_millis("record.timestamp").alias("at")) for frame in read]
+        times = [frame.moving_time().data.select(F.unix_millis("record.timestamp").alias("at")) for frame in read]
         times = times or [records.data.select(F.unix_millis("record.timestamp").alias("at"))]
         newest = reduce(DataFrame.unionByName, times).agg(F.max("at")).first()
         return Recounted(newest_ms=newest[0] if newest and newest[0] is not None else 0)
