@@ -17,6 +17,8 @@ from py4j.java_gateway import get_field
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor import OF_RECORD, KeyValueStore, Processor, ProcessorContext, Record
+from streamplan.model.stages import stage_of
+from streamplan.model.stages.chain import StageChain
 from streamplan.model.topology import Topology
 from streamplan.model.windows import (
     CalendarWindows,
@@ -1409,7 +1411,10 @@ def drawn_merges(seed: int) -> Program:
 
 
 def drawn_states(seed: int) -> Program:
-    """Two to four states of any kind in one sub-topology, beside each other and behind each other."""
+    """Up to five states of any kind in one sub-topology, beside each other and behind each other.
+
+    A class is not alone. Records that do not reach it would not move its time on, as they do in the library.
+    """
     chosen = random.Random(seed)
     while True:
         steps = _DrawnStates(chosen).steps
@@ -1417,7 +1422,9 @@ def drawn_states(seed: int) -> Program:
             subtopologies = ours(tuple(steps), "drawn", 1).topology.subtopologies
         except Refused:
             continue
-        if len(subtopologies) == 1:
+        if len(subtopologies) > 1:
+            continue
+        if isinstance(stage_of(subtopologies[0]), StageChain) or all(step.word != "process" for step in steps):
             return tuple(steps)
 
 
@@ -1439,7 +1446,7 @@ class _DrawnStates:
         kinds += [self._look_up, self._look_up, self._join, self._join_tables, self._table]
         if chosen.random() < 0.5:
             self._source()
-        for _ in range(chosen.randint(2, 4)):
+        for _ in range(chosen.randint(3, 5)):
             stream = chosen.choice(self._streams[-3:])
             if chosen.random() < 0.3:
                 stream = self._add(chosen.choice(["filter", "filter_not", "map_values", "python_filter"]), stream)
@@ -1479,9 +1486,11 @@ class _DrawnStates:
         words = ["short_windows", "strict_windows", "hopping_windows", "sliding_windows", "sessions"]
         word = self._chosen.choice(words)
         grouped = self._add(word, self._add("group_by_key", stream))
-        if word == "strict_windows" and self._chosen.random() < 0.5:
-            grouped = self._add("on_close", grouped)
-        updates = self._add("to_stream", self._add("count", grouped))
+        final = self._chosen.choice(["", "", "on_close", "suppress"]) if word == "strict_windows" else ""
+        if final == "on_close":
+            grouped = self._add(final, grouped)
+        counted = self._add("count", grouped)
+        updates = self._add("to_stream", self._add(final, counted) if final == "suppress" else counted)
         made = self._add("session_counts" if word in SESSIONS else "plain_counts", updates)
         self._add("to", made, topic=f"out-{made}")
 

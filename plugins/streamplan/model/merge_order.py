@@ -8,7 +8,7 @@ Sources: ``ProcessorContextImpl.forward`` and ``ProcessorStateManager.flushCache
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -112,6 +112,9 @@ def _way(
 def comes_first(subtopology: Subtopology, table: Processor, join: Processor) -> bool:
     """Return whether a record reaches the store of a table before it reaches a join that looks up in this store.
 
+    What is behind an aggregate comes later than what is not, and what is behind two of them in the order of their
+    stores: the record cache of an aggregate passes its updates when it is flushed.
+
     Args:
         subtopology: That has both.
         table: Writes the store.
@@ -121,10 +124,22 @@ def comes_first(subtopology: Subtopology, table: Processor, join: Processor) -> 
     for source in subtopology.sources:
         if source.name not in to_table or source.name not in to_join:
             continue
-        before = [node for name, node in to_table.items() if name not in to_join and isinstance(node, Processor)]
-        held_back = any(_is_cached(node) for node in before if node is not table)
-        return not held_back and _is_reached_first(subtopology, source, table, join)
+        table_is_flushed = _last_cached(subtopology, {*to_table} - {*to_join, table.name})
+        join_is_flushed = _last_cached(subtopology, {*to_join} - {*to_table})
+        if table_is_flushed == join_is_flushed:
+            return _is_reached_first(subtopology, source, table, join)
+        return table_is_flushed < join_is_flushed
     return True
+
+
+def _last_cached(subtopology: Subtopology, names: Collection[str]) -> int:
+    """The number of the last of these nodes whose updates the library's record cache holds back; -1 without one."""
+    numbers = (
+        number
+        for number, node in enumerate(subtopology.nodes)
+        if node.name in names and isinstance(node, Processor) and _is_cached(node)
+    )
+    return max(numbers, default=-1)
 
 
 def _is_reached_first(subtopology: Subtopology, source: Source, one: Processor, other: Processor) -> bool:

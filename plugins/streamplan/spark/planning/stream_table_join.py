@@ -246,9 +246,11 @@ class _LookUpInOrder(StatefulProcessor):
         pass
 
     def _place(self, row: Row) -> tuple[Any, ...]:
-        *place, order = task_order(row.record)
+        is_update, *place, order = task_order(row.record)
         is_behind = (row.source == 1) != self._table_comes_first
-        return *place, is_behind, order
+        # The cache of an aggregate is flushed at the end, and what it passes may then reach the join before the table.
+        turn = -1 if is_update and not self._table_comes_first else int(is_update)
+        return turn, *place, is_behind, order
 
 
 class _Table:

@@ -110,7 +110,7 @@ class ChainPlan(StagePlan[StageChain]):
         frames = stored.frames(stored.no_records())
 
         def operate(plan: OperatorPlan[Any], inputs: Any, planner: OperatorPlanner) -> DataFrame:
-            if self.stage.before(plan.stage) and not plan.restores_with_inputs:
+            if not self._is_first(plan) and not plan.restores_with_inputs:
                 return plan.restore(_with_operators_of(inputs, stored, plan.stage), planner)
             return plan.restore(stored, planner)
 
