@@ -974,8 +974,9 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return join(table, looked_up, joined, library.option("Named", "as", name))
         case word, [table] if word.removesuffix("_stored") in OF_TABLES:
             # In its cache the library keeps back the deletion of a key that the store does not have.
-            stored = [library.stored(name).withCachingDisabled()] if word.endswith("_stored") else []
-            return _their_table(word.removesuffix("_stored"), table, stored)
+            stored = library.stored(name).withCachingDisabled()
+            stored = stored.withValueSerde(library.serdes.Long()) if word == "often_stored" else stored
+            return _their_table(word.removesuffix("_stored"), table, [stored] if word.endswith("_stored") else [])
         case "filter", [stream]:
             return stream.filter(
                 _function("Predicate", "test", lambda key, value: ((read(value) or {}).get("n") or 0) > 1)

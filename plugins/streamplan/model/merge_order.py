@@ -109,7 +109,7 @@ def _way(
     return ()
 
 
-def comes_first(subtopology: Subtopology, table: Processor, join: Processor) -> bool:
+def comes_first(subtopology: Subtopology, table: Processor, join: Processor, *, updates: bool = False) -> bool:
     """Return whether a record reaches the store of a table before it reaches a join that looks up in this store.
 
     What is behind an aggregate comes later than what is not, and what is behind two of them in the order of their
@@ -119,13 +119,14 @@ def comes_first(subtopology: Subtopology, table: Processor, join: Processor) -> 
         subtopology: That has both.
         table: Writes the store.
         join: Looks up.
+        updates: Whether an update of an aggregate is meant, and not a record that no aggregate has held back.
     """
     to_table, to_join = _up_to(subtopology, table.name), _up_to(subtopology, join.name)
     for source in subtopology.sources:
         if source.name not in to_table or source.name not in to_join:
             continue
         table_is_flushed = _last_cached(subtopology, {*to_table} - {*to_join, table.name})
-        join_is_flushed = _last_cached(subtopology, {*to_join} - {*to_table})
+        join_is_flushed = _last_cached(subtopology, {*to_join} - {*to_table}) if updates else -1
         if table_is_flushed == join_is_flushed:
             return _is_reached_first(subtopology, source, table, join)
         return table_is_flushed < join_is_flushed

@@ -194,6 +194,8 @@ JOINS_WITH_RESULTS = {
     "left_join 3; to joined",
     "the records of its updates": "stream a; group_by_key; aggregate; to_stream; @0 to_table_stored; @3 left_join 4; "
     "to joined",
+    "the records of its updates and itself": "stream a; group_by_key; count; to_stream; counts; merge 0; "
+    "@0 to_table_stored; @5 left_join 6; to joined",
     "a filter of another aggregate": "stream a; group_by_key; aggregate; to_stream; @1 greatest; "
     "table_filter_not_stored; @3 left_join 5; to joined; @0 left_join 5; to met",
     "a filter of an earlier aggregate": "stream a; group_by_key; greatest; table_filter_not_stored; @1 aggregate; "

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -58,8 +58,25 @@ def join_streams_with_tables(
     return _looked_up(rows, types, _TableJoin(types, streams, histories=kept))
 
 
+class TableComesFirst(NamedTuple):
+    """Whether a record reaches the store of a table before what is made of it reaches the join.
+
+    Attributes:
+        for_records: What is made at once.
+        for_updates: The updates of aggregates, which the library's record cache passes at the end.
+    """
+
+    for_records: bool
+    for_updates: bool
+
+
 def join_stream_with_result(
-    stream: RecordFrame, table: RecordFrame, store: str, *, table_comes_first: bool | None, restored: bool = False
+    stream: RecordFrame,
+    table: RecordFrame,
+    store: str,
+    *,
+    table_comes_first: TableComesFirst | None,
+    restored: bool = False,
 ) -> DataFrame:
     """Look up the key of every record of a stream in a table that is a result, of which each update is there.
 
@@ -67,8 +84,8 @@ def join_stream_with_result(
         stream: The records of the stream.
         table: The updates of the table; or what its changelog has.
         store: The name of the table's store.
-        table_comes_first: Of stream and table that come of one topic, whether a record meets what the table has made of
-            it. The records are then joined in the order of the stream task. None where they come of other topics: then
+        table_comes_first: Of stream and table that come of one topic, what meets what the table has made of a record.
+            The records are then joined in the order of the stream task. None where they come of other topics: then
             their times decide, as for a table that is read.
         restored: Whether the rows are those of a changelog. A record meets them whatever its time is.
 
@@ -80,7 +97,7 @@ def join_stream_with_result(
     rows = _rows(frames)
     types = _types(rows, frames, {"table": store})
     if table_comes_first is not None:
-        return _looked_up(rows, types, _LookUpInOrder(types[1], table_comes_first=table_comes_first))
+        return _looked_up(rows, types, _LookUpInOrder(types[1], table_comes_first))
     return _looked_up(rows, types, _TableJoin(types, [0], restored=restored, passes_tables=False))
 
 
@@ -217,10 +234,10 @@ class _LookUpInOrder(StatefulProcessor):
     """Looks up the records of one key of one stream task in a table that comes of the same topic.
 
     ``row_type``           the fields of the table, which is source 1; the stream is source 0
-    ``table_comes_first``  whether a record meets what the table has made of it
+    ``table_comes_first``  what meets what the table has made of a record
     """
 
-    def __init__(self, row_type: StructType, *, table_comes_first: bool) -> None:
+    def __init__(self, row_type: StructType, table_comes_first: TableComesFirst) -> None:
         self._row_type = row_type
         self._table_comes_first = table_comes_first
 
@@ -247,9 +264,8 @@ class _LookUpInOrder(StatefulProcessor):
 
     def _place(self, row: Row) -> tuple[Any, ...]:
         is_update, *place, order = task_order(row.record)
-        is_behind = (row.source == 1) != self._table_comes_first
-        # The cache of an aggregate is flushed at the end, and what it passes may then reach the join before the table.
-        turn = -1 if is_update and not self._table_comes_first else int(is_update)
+        is_behind = (row.source == 1) != self._table_comes_first.for_records
+        turn = -1 if is_update and not self._table_comes_first.for_updates else int(is_update)
         return turn, *place, is_behind, order
 
 

@@ -33,6 +33,7 @@ from streamplan.spark.planning.stages.stored_tables import (
     with_values,
 )
 from streamplan.spark.planning.stream_table_join import (
+    TableComesFirst,
     join_stream_with_result,
     join_streams_with_tables,
     joined_frames,
@@ -207,9 +208,11 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
         return str(node.store)
 
     @property
-    def _table_comes_first(self) -> bool | None:
+    def _table_comes_first(self) -> TableComesFirst | None:
         (node,), (table,) = self.stage.nodes, self.stage.looked_up
-        return comes_first(self.stage.subtopology, table, node) if self.stage.in_order else None
+        if not self.stage.in_order:
+            return None
+        return TableComesFirst(*(comes_first(self.stage.subtopology, table, node, updates=of) for of in (False, True)))
 
     def _stream(self, planner: OperatorPlanner) -> RecordFrame:
         """Return the records that are joined. The others end here, once for a planner."""
