@@ -131,16 +131,6 @@ def without_repeated_deletions(
     return [one for place, one in enumerate(records) if one[1] is not None or one not in records[:place]]
 
 
-def without_numbers(
-    outputs: dict[str, list[tuple[Any, Any, int]]],
-) -> dict[str, list[tuple[Any, Any, int]]]:
-    """The stored records of one key and time in any order, since their numbers are not compared."""
-    return {
-        topic: sorted(records, key=repr) if re.search(r"-KSTREAM-(JOIN|OUTER(THIS|OTHER))", topic) else records
-        for topic, records in outputs.items()
-    }
-
-
 def value_of(data: bytes | None) -> Any:
     """A count, or the fields that are there."""
     if data is None:
@@ -367,7 +357,7 @@ def compare(
                 changelogs.restore()
             pipe(driver, record)
             library.pipe(record)
-            mine, its = without_numbers(our_outputs(driver, topics)), without_numbers(library.outputs())
+            mine, its = our_outputs(driver, topics), library.outputs()
             its |= last_of_each_key({topic: its[topic] for topic in its if topic in changed_twice})
             if not deletes:
                 mine, its = (without_vain_deletions(each, seen) for each, seen in zip((mine, its), there, strict=True))
