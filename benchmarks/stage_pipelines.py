@@ -31,6 +31,7 @@ PARTITIONS = 2
 VALUE = Json("n bigint, of string")
 BOTH = {"n": "n", "m": "other.n"}
 WITH_ROW = {"n": "n", "m": "table.n"}
+WINDOWS = TimeWindows("1 minute", grace="1 minute")
 
 
 class Total(Processor):
@@ -101,8 +102,7 @@ def _processed(stream: KStream) -> KStream:
 
 
 def _counted_windows(stream: KStream, store: str = "counts") -> KStream:
-    windows = TimeWindows("1 minute", grace="1 minute")
-    return stream.group_by_key().windowed_by(windows).count(store=store).to_stream()
+    return stream.group_by_key().windowed_by(WINDOWS).count(store=store).to_stream()
 
 
 def _beside_windows_of_some(stream: KStream) -> KStream:
@@ -111,8 +111,7 @@ def _beside_windows_of_some(stream: KStream) -> KStream:
 
 
 def _final(stream: KStream) -> KStream:
-    windows = TimeWindows("1 minute", grace="1 minute")
-    windowed = stream.group_by_key().windowed_by(windows).emit_strategy(OnWindowClose())
+    windowed = stream.group_by_key().windowed_by(WINDOWS).emit_strategy(OnWindowClose())
     return windowed.count(store="counts").to_stream()
 
 

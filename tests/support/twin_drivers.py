@@ -370,17 +370,28 @@ def compare(
     return written
 
 
+CACHED = frozenset({"count", "aggregate", "reduce", "greatest"})
+"""Aggregates that pass one update of a key for each micro-batch."""
+
+LOOK_UPS = frozenset({"join", "left_join", "join_counts", "left_join_counts"})
+"""Joins that pass nothing when their table changes."""
+
+
 def _changed_twice(steps: Program) -> set[str]:
     """The topics to which the library writes a key twice where ours has the last value.
 
-    It deletes a session and writes it again where a record does not change its bounds. And it logs each put of a class.
+    It deletes a session and writes it again where a record does not change its bounds. It logs each put of a class. And
+    it flushes its record cache before the timers of a class are called, whose records an aggregate may be given.
     """
-    of_sessions, topics = set[int](), set[str]()
+    of_classes, twice, topics = set[int](), set[int](), set[str]()
     for number, step in enumerate(steps):
-        if step.word in SESSIONS or of_sessions & {*step.of}:
-            of_sessions.add(number)
+        if step.word == "process" or of_classes & {*step.of}:
+            of_classes.add(number)
+        passing = step.of[:1] if step.word in LOOK_UPS else step.of
+        if step.word in SESSIONS or twice & {*passing} or (number in of_classes and step.word in CACHED):
+            twice.add(number)
             topics.add(step.topic)
-        if number in of_sessions or step.word == "process":
+        if number in twice or step.word == "process":
             topics.add(f"{APPLICATION}-x{number}-changelog")
     return topics
 

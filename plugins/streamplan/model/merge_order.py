@@ -8,8 +8,9 @@ Sources: ``ProcessorContextImpl.forward`` and ``ProcessorStateManager.flushCache
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TypeAlias
 
 from streamplan.model.operations import (
@@ -19,18 +20,16 @@ from streamplan.model.operations import (
     Count,
     FinalAggregate,
     FinalCount,
+    Join,
     Merge,
     Reduce,
     ReduceFunction,
     StreamJoin,
 )
-from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
+from streamplan.model.processor_topology import Node, Processor, Subtopology
 
 _WAYS_MEET = (Merge, StreamJoin, Cogroup)
-"""The operations that records reach by several ways. In joins of tables, and with tables, other rules hold.
-
-``table_table_join`` and :func:`comes_first` have these rules.
-"""
+"""The operations that records reach by several ways. ``table_table_join`` has the rules of joins of tables."""
 
 _UPDATES = (Count, Aggregate, Reduce)
 """The operations whose results belong to no record that was read."""
@@ -46,13 +45,12 @@ class Ways:
     Attributes:
         places: By edge the place of the node behind it among those to which the node before it passes a record. An edge
             has none if one way alone leads from the node before it to each node where ways meet.
-        begun: By the name of a node whose results begin anew, the places that they begin with. An update that the
-            library's record cache holds back is behind all ways, in the order of the stores. Final results have the
-            places of the way to their node.
+        begun: By the name of a node whose results the record cache of the library holds back, their first place.
+            It is behind all ways, in the order of the stores.
     """
 
     places: Mapping[Edge, int]
-    begun: Mapping[str, tuple[int, ...]]
+    begun: Mapping[str, int]
 
     def between(self, subtopology: Subtopology, first: str, last: str) -> tuple[int, ...]:
         """Return the places of the way from a node to another one that is behind it.
@@ -70,89 +68,40 @@ class Ways:
 
 
 def ways_that_meet(subtopology: Subtopology) -> Ways:
-    """Return the ways of a record that meet in merges, joins of streams and cogroups.
+    """Return the ways of a record that meet in merges, joins of streams, cogroups, and tables that are looked up in.
 
     Args:
         subtopology: Of whose operations those count whose sides can have records that were made of one.
     """
     children = _children(subtopology)
     places, on_ways = dict[Edge, int](), set[str]()
-    for end in subtopology.processors_with(*_WAYS_MEET):
-        sides = [set(_up_to(subtopology, name)) for name in subtopology.predecessors[end.name]]
-        if not set.intersection(*sides):
+    for ends in _ends(subtopology):
+        sides = [set(_up_to(subtopology, name)) for end in ends for name in subtopology.predecessors[end]]
+        if all(one.isdisjoint(other) for one, other in combinations(sides, 2)):
             continue
         before = set.union(*sides)
         on_ways |= before
         for name in before:
             behind = children.get(name, [])
-            leading = [each for each in behind if each in before or each == end.name]
+            leading = [each for each in behind if each in before or each in ends]
             if len(leading) > 1:
                 places |= {(name, each): behind.index(each) for each in leading}
-    begun = dict[str, tuple[int, ...]]()
-    for number, node in enumerate(subtopology.nodes):
-        if node.name not in on_ways or not isinstance(node, Processor):
-            continue
-        if _is_cached(node):
-            begun[node.name] = (len(subtopology.nodes) + number,)
-        elif isinstance(node.operation, FinalCount | FinalAggregate):
-            begun[node.name] = _way(subtopology, node.name, places, begun)
+    begun = {
+        node.name: len(subtopology.nodes) + number
+        for number, node in enumerate(subtopology.nodes)
+        if node.name in on_ways and isinstance(node, Processor) and _is_cached(node)
+    }
     return Ways(places, begun)
 
 
-def _way(
-    subtopology: Subtopology, name: str, places: Mapping[Edge, int], begun: Mapping[str, tuple[int, ...]]
-) -> tuple[int, ...]:
-    """Return the places of the way to a node."""
-    for before in subtopology.predecessors[name][:1]:
-        way = begun[before] if before in begun else _way(subtopology, before, places, begun)
-        return (*way, places[before, name]) if (before, name) in places else way
-    return ()
-
-
-def comes_first(subtopology: Subtopology, table: Processor, join: Processor, *, updates: bool = False) -> bool:
-    """Return whether a record reaches the store of a table before it reaches a join that looks up in this store.
-
-    What is behind an aggregate comes later than what is not, and what is behind two of them in the order of their
-    stores: the record cache of an aggregate passes its updates when it is flushed.
-
-    Args:
-        subtopology: That has both.
-        table: Writes the store.
-        join: Looks up.
-        updates: Whether an update of an aggregate is meant, and not a record that no aggregate has held back.
-    """
-    to_table, to_join = _up_to(subtopology, table.name), _up_to(subtopology, join.name)
-    for source in subtopology.sources:
-        if source.name not in to_table or source.name not in to_join:
-            continue
-        table_is_flushed = _last_cached(subtopology, {*to_table} - {*to_join, table.name})
-        join_is_flushed = _last_cached(subtopology, {*to_join} - {*to_table}) if updates else -1
-        if table_is_flushed == join_is_flushed:
-            return _is_reached_first(subtopology, source, table, join)
-        return table_is_flushed < join_is_flushed
-    return True
-
-
-def _last_cached(subtopology: Subtopology, names: Collection[str]) -> int:
-    """The number of the last of these nodes whose updates the library's record cache holds back; -1 without one."""
-    numbers = (
-        number
-        for number, node in enumerate(subtopology.nodes)
-        if node.name in names and isinstance(node, Processor) and _is_cached(node)
-    )
-    return max(numbers, default=-1)
-
-
-def _is_reached_first(subtopology: Subtopology, source: Source, one: Processor, other: Processor) -> bool:
-    children, seen, remaining = _children(subtopology), set[str](), [source.name]
-    while remaining:
-        name = remaining.pop()
-        if name in (one.name, other.name):
-            return name == one.name
-        if name not in seen:
-            seen.add(name)
-            remaining += reversed(children.get(name, []))
-    return True
+def _ends(subtopology: Subtopology) -> Iterator[tuple[str, ...]]:
+    """The names of the nodes at which ways meet. A join looks up in what another node has stored."""
+    for node in subtopology.processors_with(*_WAYS_MEET):
+        yield (node.name,)
+    tables = {node.store: node.name for node in subtopology.processors if node.writes_store}
+    for node in subtopology.processors_with(Join):
+        if node.store in tables:
+            yield tables[node.store], node.name
 
 
 def has_updates(subtopology: Subtopology, name: str) -> bool:

@@ -251,6 +251,18 @@ def test_a_record_of_a_micro_batch_meets_what_the_records_before_it_have_made(
             assert by_key(our_outputs(driver, sorted(sinks))) == by_key(its)
 
 
+def test_what_came_directly_meets_a_result_as_it_was_before_the_record_has_changed_it(
+    spark: SparkSession, jvm: Any
+) -> None:
+    """A record is joined with its own update, and both with the table of the update."""
+    steps = program(
+        "stream a; group_by_key; python_reduce; to_stream; group_by_key; python_reduce; to_stream; @0 join_soon 6; "
+        "filter; left_join 5; to joined"
+    )
+    records = [one("a", at, b'{"n": %d, "s": "x"}' % n) for at, n in [(1, 3), (2, 2), (3, 4)]]
+    assert compare(spark, jvm, steps, records, deletes=False) > 0
+
+
 JOINED_RESULTS = {
     "two aggregates of a stream": "stream a; group_by_key; aggregate; @1 greatest; @2 join_tables 3; to_stream; "
     "to joined; @5 group_by_key; count; to_stream; counts; to counts",

@@ -35,7 +35,7 @@ def ways(declare: Callable[[KStream, KStream], KStream]) -> list[list[str]]:
 
     def of(name: str) -> list[tuple[tuple[int, ...], list[str]]]:
         if name in found.begun:
-            return [(found.begun[name], [names[name]])]
+            return [((found.begun[name],), [names[name]])]
         before = subtopology.predecessors[name]
         return [
             ((*places, *([found.places[each, name]] if (each, name) in found.places else [])), [*way, names[name]])
@@ -92,6 +92,17 @@ def test_the_sides_of_a_join_are_reached_in_the_order_of_their_declaration() -> 
     }
 
 
+def test_two_of_three_streams_that_are_aggregated_together_are_of_one_topic() -> None:
+    topology = Topology("app")
+    stream, other = (topology.stream(name, value=Json(FIELDS), key="id") for name in "ab")
+    some, groups = stream.filter("n > 1"), stream.group_by_key()
+    number = {"n": "count(*)"}
+    of_two = other.group_by_key().cogroup(number).cogroup(groups, {"m": "count(*)"})
+    of_two.cogroup(some.group_by_key(), {"k": "count(*)"}).aggregate(store="counts")
+    (subtopology,) = topology.subtopologies
+    assert len(ways_that_meet(subtopology).places) == 2
+
+
 def test_streams_of_different_topics_have_no_way_in_common() -> None:
     topology = Topology("app")
     one, other = (topology.stream(name, value=Json(FIELDS), key="id") for name in "ab")
@@ -121,8 +132,7 @@ def test_final_results_are_on_the_way_of_the_record_that_closes_their_window() -
     )
     processed(stream).merge(closed.map("record.key", {"id": "record.key", "n": "count"})).merge(stream)
     (subtopology,) = topology.subtopologies
-    found = ways_that_meet(subtopology)
-    assert list(found.begun.values()) == [(0,)]
+    assert ways_that_meet(subtopology).begun == {}
 
 
 def test_only_what_is_behind_an_aggregate_may_be_an_update() -> None:

@@ -19,7 +19,7 @@ from streamplan import (
     Topology,
 )
 from streamplan.errors import Refused
-from streamplan.model.merge_order import comes_first
+from streamplan.model.merge_order import ways_that_meet
 from streamplan.model.processor_topology import Source
 from streamplan.model.stages import passing_by, stage_of, stages_of
 from streamplan.model.stages.chain import StageChain
@@ -131,8 +131,17 @@ def looked_up_in(declare: Callable[[KStream, KStream, KTable, KTable], Any]) -> 
 
 
 def table_comes_first(stage: LookUpInResultStage) -> bool:
+    """Whether a record reaches the table before the join: a way that begins as another one does is behind it."""
+    ways = ways_that_meet(stage.subtopology)
+
+    def way_to(name: str) -> tuple[int, ...]:
+        for before in stage.subtopology.predecessors[name]:
+            way = (ways.begun[before],) if before in ways.begun else way_to(before)
+            return (*way, ways.places[before, name]) if (before, name) in ways.places else way
+        return ()
+
     (join,), (table,) = stage.nodes, stage.looked_up
-    return comes_first(stage.subtopology, table, join)
+    return way_to(table.name) <= way_to(join.name)
 
 
 def test_a_join_with_a_result_is_behind_the_state_that_makes_it_and_has_its_store() -> None:

@@ -56,7 +56,7 @@ PLACE = "place"
 """The column with the place of an update among those of its stream task."""
 
 CLOSED_BY = "closed_by"
-"""The column with the place of the record that has closed a window, where a final result has it."""
+"""The column with the place of the record that has closed a window or changed a total, where a result has it."""
 
 _WATERMARK = "spark.watermarkDelayMs"
 """Marks the column by which the state forgets what the watermark has passed (``EventTimeWatermark.delayKey``)."""
@@ -218,13 +218,15 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
     places = [F.col(place) for place in _places(data)]
     if windows_of(node):
         places.append(F.unix_millis("window.start"))
-    record = [*record[:-2], F.array(*chain(*map(_as_ints, places))).cast("array<int>").alias("order"), record[-1]]
+    order = F.array(*chain(*map(_as_ints, places))).cast("array<int>")
     if CLOSED_BY in data.columns:
+        order = F.concat(F.coalesce(f"{CLOSED_BY}.order", F.array(F.lit(0))), order)
         topic, partition, offset, *others, _ = record
         topic, offset, time = (
             F.col(f"{CLOSED_BY}.{name}").alias(name) for name in ("topic", "offset", "partition_time")
         )
         record = [topic, partition, offset, *others, time]
+    record = [*record[:-2], order.alias("order"), record[-1]]
     if windows_of(node):
         record.append(F.col("window"))
     if isinstance(windows_of(node), SessionWindows):

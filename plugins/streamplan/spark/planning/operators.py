@@ -311,8 +311,8 @@ class OperatorPlanner:
         if frame is None:
             return None
         frame = frame.for_child(_child_name(node))
-        begun, place = self._ways.begun.get(name, ()), self._ways.places.get((name, node.name))
-        return frame.on_way(begun, place) if begun or place is not None else frame
+        begun, place = self._ways.begun.get(name), self._ways.places.get((name, node.name))
+        return frame if begun is None and place is None else frame.on_way(begun, place)
 
     def inputs_of(self, node: Processor) -> list[RecordFrame]:
         """Return the records of each node before a processor, which are planned or bound."""

@@ -354,16 +354,15 @@ class RecordFrame:
         record = F.col("record").withField("order", order).withField("ends", ends)
         return self.with_record(record).rejecting(position.isNull(), PASSED_OVER)
 
-    def on_way(self, begun: Sequence[int], place: int | None) -> RecordFrame:
+    def on_way(self, begun: int | None, place: int | None) -> RecordFrame:
         """Add places to the ``order`` of each record.
 
         Args:
-            begun: Come before those that there are.
+            begun: Comes before those that there are.
             place: Comes behind them.
         """
-        parts = F.array(*map(F.lit, begun)).cast("array<int>"), F.col("record.order")
-        behind = F.array(*([] if place is None else [F.lit(place)])).cast("array<int>")
-        return self.with_record(F.col("record").withField("order", F.concat(*parts, behind)))
+        first, last = (F.array(*([] if each is None else [F.lit(each)])).cast("array<int>") for each in (begun, place))
+        return self.with_record(F.col("record").withField("order", F.concat(first, F.col("record.order"), last)))
 
     def behind_records(self) -> RecordFrame:
         """Put the updates of stores behind the records of a micro-batch, which have a topic and an offset.

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import itemgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -58,24 +58,12 @@ def join_streams_with_tables(
     return _looked_up(rows, types, _TableJoin(types, streams, histories=kept))
 
 
-class TableComesFirst(NamedTuple):
-    """Whether a record reaches the store of a table before what is made of it reaches the join.
-
-    Attributes:
-        for_records: What is made at once.
-        for_updates: The updates of aggregates, which the library's record cache passes at the end.
-    """
-
-    for_records: bool
-    for_updates: bool
-
-
 def join_stream_with_result(
     stream: RecordFrame,
     table: RecordFrame,
     store: str,
     *,
-    table_comes_first: TableComesFirst | None,
+    in_order: bool,
     restored: bool = False,
 ) -> DataFrame:
     """Look up the key of every record of a stream in a table that is a result, of which each update is there.
@@ -84,9 +72,8 @@ def join_stream_with_result(
         stream: The records of the stream.
         table: The updates of the table; or what its changelog has.
         store: The name of the table's store.
-        table_comes_first: Of stream and table that come of one topic, what meets what the table has made of a record.
-            The records are then joined in the order of the stream task. None where they come of other topics: then
-            their times decide, as for a table that is read.
+        in_order: Whether stream and table come of one topic. Their records are then joined in the order of the stream
+            task. Otherwise their times decide, as for a table that is read.
         restored: Whether the rows are those of a changelog. A record meets them whatever its time is.
 
     Returns:
@@ -96,8 +83,8 @@ def join_stream_with_result(
     frames = {"stream": stream, "table": table}
     rows = _rows(frames)
     types = _types(rows, frames, {"table": store})
-    if table_comes_first is not None:
-        return _looked_up(rows, types, _LookUpInOrder(types[1], table_comes_first))
+    if in_order:
+        return _looked_up(rows, types, _LookUpInOrder(types[1]))
     return _looked_up(rows, types, _TableJoin(types, [0], restored=restored, passes_tables=False))
 
 
@@ -233,13 +220,11 @@ class _TableJoin(StatefulProcessor):
 class _LookUpInOrder(StatefulProcessor):
     """Looks up the records of one key of one stream task in a table that comes of the same topic.
 
-    ``row_type``           the fields of the table, which is source 1; the stream is source 0
-    ``table_comes_first``  what meets what the table has made of a record
+    ``row_type``  the fields of the table, which is source 1; the stream is source 0
     """
 
-    def __init__(self, row_type: StructType, table_comes_first: TableComesFirst) -> None:
+    def __init__(self, row_type: StructType) -> None:
         self._row_type = row_type
-        self._table_comes_first = table_comes_first
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("row", StructType([StructField("row", self._row_type)]))
@@ -247,13 +232,19 @@ class _LookUpInOrder(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         names = self._row_type.names
         state = self._state.get() if self._state.exists() else None
-        found = None if state is None else tuple(state[0])
-        for row in sorted(rows, key=self._place):
-            if row.source == 0:
-                yield Row(**row.asDict(), t1=None if found is None else dict(zip(names, found, strict=True)))
-            else:
-                fields = row.f1
-                found = None if row.deleted else tuple(fields[name] for name in names)
+        found = before = None if state is None else tuple(state[0])
+        made = list[tuple[list[int], tuple[Any, ...] | None]]()
+        for row in sorted(rows, key=lambda row: (*task_order(row.record), row.source == 0)):
+            if row.source == 1:
+                found = None if row.deleted else tuple(row.f1[name] for name in names)
+                made.append((row.record["order"], found))
+                continue
+            met = found
+            if (
+                row.record["topic"] is None
+            ):  # an update of a store: it meets what its way reaches later as it was before
+                met = next((each for order, each in reversed(made) if order <= row.record["order"]), before)
+            yield Row(**row.asDict(), t1=None if met is None else dict(zip(names, met, strict=True)))
         if found is not None:
             self._state.update((found,))
         elif state is not None:
@@ -261,12 +252,6 @@ class _LookUpInOrder(StatefulProcessor):
 
     def close(self) -> None:
         pass
-
-    def _place(self, row: Row) -> tuple[Any, ...]:
-        is_update, *place, order = task_order(row.record)
-        is_behind = (row.source == 1) != self._table_comes_first.for_records
-        turn = -1 if is_update and not self._table_comes_first.for_updates else int(is_update)
-        return turn, *place, is_behind, order
 
 
 class _Table:

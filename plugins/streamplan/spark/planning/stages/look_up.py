@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streamplan.errors import Refused
-from streamplan.model.merge_order import comes_first
 from streamplan.model.operations import Join
 from streamplan.model.processor_topology import Processor
 from streamplan.model.stages.look_up import LookUpInResultStage, LookUpStage, ResultLookUpStage
@@ -33,7 +32,6 @@ from streamplan.spark.planning.stages.stored_tables import (
     with_values,
 )
 from streamplan.spark.planning.stream_table_join import (
-    TableComesFirst,
     join_stream_with_result,
     join_streams_with_tables,
     joined_frames,
@@ -156,7 +154,7 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
     def operate(self, inputs: Mapping[str, RecordFrame], ticks: Callable[[], DataFrame] | None) -> DataFrame:
         """See :meth:`OperatorPlan.operate`."""
         stream, table = inputs.values()
-        return join_stream_with_result(stream, table, self._store, table_comes_first=self._table_comes_first)
+        return join_stream_with_result(stream, table, self._store, in_order=self.stage.in_order)
 
     def bind(self, planner: OperatorPlanner, rows: DataFrame, inputs: Mapping[str, RecordFrame]) -> None:
         """See :meth:`OperatorPlan.bind`."""
@@ -173,7 +171,7 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
             nothing_of(records),
             stored_updates(stored, planner.of_tables or planner, table, updates),
             self._store,
-            table_comes_first=self._table_comes_first,
+            in_order=self.stage.in_order,
             restored=True,
         )
 
@@ -206,13 +204,6 @@ class LookUpInResultPlan(OperatorPlan[LookUpInResultStage]):
     def _store(self) -> str:
         (node,) = self.stage.nodes
         return str(node.store)
-
-    @property
-    def _table_comes_first(self) -> TableComesFirst | None:
-        (node,), (table,) = self.stage.nodes, self.stage.looked_up
-        if not self.stage.in_order:
-            return None
-        return TableComesFirst(*(comes_first(self.stage.subtopology, table, node, updates=of) for of in (False, True)))
 
     def _stream(self, planner: OperatorPlanner) -> RecordFrame:
         """Return the records that are joined. The others end here, once for a planner."""
