@@ -214,8 +214,11 @@ JOINS_WITH_RESULTS = {
 def test_a_stream_meets_the_rows_of_a_result_as_in_the_library(
     spark: SparkSession, jvm: Any, text: str, seed: int, count: int
 ) -> None:
+    """Behind two topics their timestamps decide. So a late record does not meet a count that has a later one."""
     steps = program(text)
     records = without_empty_deletions(steps, random_records(seed, steps, count))
+    if len(ours(steps, APPLICATION, 1).topology.subtopologies) > 1:
+        records.sort(key=lambda record: record.at)
     assert compare(spark, jvm, steps, records, deletes=False) > 0
 
 
