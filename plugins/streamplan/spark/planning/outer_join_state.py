@@ -118,7 +118,7 @@ class OuterJoinState(StreamJoinState):
         names = ("stream_time", "newest", "earliest")
         self._tracked = handle.getValueState("tracked", StructType([StructField(name, LongType()) for name in names]))
 
-    def _begin(self, ordered: Sequence[Row], times: Times) -> None:
+    def _begin(self, ordered: Sequence[Any], times: Times) -> None:
         super()._begin(ordered, times)
         self._waiting.begin()
         tracked = self._tracked.get() if self._tracked.exists() else None
@@ -129,10 +129,10 @@ class OuterJoinState(StreamJoinState):
         both = reached[0] is not None and reached[1] is not None
         self._latest = min(max(at or 0, new) for at, new in zip(reached, times.newest, strict=True)) if both else _NEVER
 
-    def _process(self, row: Row, buffers: dict[StateKey, Buffer], times: Times) -> Iterator[Row]:
+    def _process(self, row: Any, buffers: dict[StateKey, Buffer], times: Times) -> Iterator[Row]:
         self._newest = max(self._newest, row.at)
         self._stream_time = max(self._stream_time, min(self._newest, self._latest))
-        values = row.asDict() | dict.fromkeys(_ADDED) | {"joined": False}
+        values = row._asdict() | dict.fromkeys(_ADDED) | {"joined": False}
         places = count()
         passes_alone = row.has_value and (row.source == 0 or self._both)
         if row.record["key"] is None:
@@ -166,7 +166,7 @@ class OuterJoinState(StreamJoinState):
             self._put_record(row, buffer, times)
         yield Row(**values | {"number": number})
 
-    def _wait(self, place: TimestampedKeyAndJoinSide, row: Row) -> bytes:
+    def _wait(self, place: TimestampedKeyAndJoinSide, row: Any) -> bytes:
         """Let a record wait for a match; return what the shared store has of its place."""
         value = row.value if row.value is not None else row.record["value"]
         fields: list[Any] = [None, None]
@@ -195,7 +195,7 @@ class OuterJoinState(StreamJoinState):
                 continue
             yield place
 
-    def _alone(self, place: TimestampedKeyAndJoinSide, waiting: tuple[Any, ...], row: Row) -> dict[str, Any]:
+    def _alone(self, place: TimestampedKeyAndJoinSide, waiting: tuple[Any, ...], row: Any) -> dict[str, Any]:
         """What a record gives that has waited in vain, while ``row`` is processed."""
         fields: dict[str, Any] = {"f0": None, "f1": None}
         fields[f"f{place.source}"] = self._by_name(place.source, waiting[1 + place.source])
@@ -213,7 +213,7 @@ class RestoredOuterJoinState(OuterJoinState):
     A row with ``waiting`` is one of the shared store's.
     """
 
-    def _process(self, row: Row, buffers: dict[StateKey, Buffer], times: Times) -> Iterator[Row]:
+    def _process(self, row: Any, buffers: dict[StateKey, Buffer], times: Times) -> Iterator[Row]:
         key = key_of(row)
         self._newest = self._stream_time = max(self._newest, row.at)
         if row.waiting:

@@ -39,7 +39,7 @@ from streamplan.spark.planning.function_results import (
     values_of,
 )
 from streamplan.spark.planning.python_functions import with_attributes
-from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
+from streamplan.spark.planning.task_state import NEVER, named_tuples, sweep_is_due, task_order
 from streamplan.spark.sink.spec import NULL_KEY
 
 BEFORE_ALL_TIME = -(1 << 63)
@@ -190,7 +190,7 @@ class ProcessState(StatefulProcessor):
         self._entries: dict[bytes, _Entry] = {}
         self._waiting: list[tuple[int, bytes]] = []
         self._has_all_timers = False
-        yield from self._process_all(list(rows))
+        yield from self._process_all(list(named_tuples(rows)))
         for name, entry in self._entries.items():
             if entry.changed_at is not None:
                 yield Row(partition=key[0], at=entry.changed_at, stored_key=name, stored_value=entry.value)
@@ -199,7 +199,7 @@ class ProcessState(StatefulProcessor):
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _process_all(self, rows: list[Row]) -> Iterator[Row]:
+    def _process_all(self, rows: list[Any]) -> Iterator[Row]:
         processor = self._new_processor()
         rows.sort(key=lambda row: task_order(row.record))
         self._load_timers(max(row.at for row in rows))
@@ -217,7 +217,7 @@ class ProcessState(StatefulProcessor):
                 yield from self._fire(processor, row, places)
                 self._sweep()
 
-    def _process(self, processor: Any, row: Row, places: Iterator[int]) -> Iterator[Row]:
+    def _process(self, processor: Any, row: Any, places: Iterator[int]) -> Iterator[Row]:
         if row.key is None:  # without a key there is no state
             yield from self._rows(NULL_KEY, row.at, row.record, places)
             return
@@ -271,7 +271,7 @@ class ProcessState(StatefulProcessor):
                 heappush(self._waiting, (store.due, store.raw_key))
         return judged
 
-    def _fire(self, processor: Any, row: Row, places: Iterator[int]) -> Iterator[Row]:
+    def _fire(self, processor: Any, row: Any, places: Iterator[int]) -> Iterator[Row]:
         """Call ``on_timer`` for the timers that are due, by their times and keys. The record of ``row`` was processed.
 
         The value of a timer that has failed is what its dead letter has.
@@ -410,7 +410,7 @@ class RestoredProcessState(ProcessState):
     The stream time is then that of the newest put.
     """
 
-    def _process_all(self, rows: list[Row]) -> Iterator[Row]:
+    def _process_all(self, rows: list[Any]) -> Iterator[Row]:
         for row in rows:
             entry, key, data = _Entry(), bytes(row.key), bytes(row.value)
             entry.change(data, self._form.due(data), row.at)

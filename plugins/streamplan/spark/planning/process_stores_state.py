@@ -38,7 +38,7 @@ from streamplan.spark.planning.forwarding import Current, ForwardingContext
 from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit, rejected_by
 from streamplan.spark.planning.punctuators import Punctuators
 from streamplan.spark.planning.python_functions import with_attributes
-from streamplan.spark.planning.task_state import sweep_is_due, task_order
+from streamplan.spark.planning.task_state import named_tuples, sweep_is_due, task_order
 from streamplan.spark.planning.task_stores import (
     BEFORE_ALL_TIME,
     ReadTable,
@@ -192,7 +192,7 @@ class ProcessStoresState(StatefulProcessor):
         self._read = [ReadTable(*each) for each in zip(self._tables, self._read_states, strict=True)]
         self._processors: list[Processor] = []
         try:
-            yield from self._process_all(key[0], list(rows))
+            yield from self._process_all(key[0], list(named_tuples(rows)))
         finally:
             for processor in self._processors:
                 processor.close()
@@ -230,7 +230,7 @@ class ProcessStoresState(StatefulProcessor):
             own = {"stored_key": change.key[:-STORED_WINDOW_BYTES], "start": start_of(change.key), "number": number}
             yield Row(**common, **own)
 
-    def _process_all(self, partition: int, rows: list[Row]) -> Iterator[Row]:
+    def _process_all(self, partition: int, rows: list[Any]) -> Iterator[Row]:
         now = times_by_clock().get(partition)
         if now is not None:
             now = max(now, self._wall_clock)  # the clock was set back
@@ -264,7 +264,7 @@ class ProcessStoresState(StatefulProcessor):
             yield from self._punctuate(now, True, {**_NO_RECORD, "partition": partition}, count())
         self._keep_punctuators(kept)
 
-    def _take_over(self, row: Row) -> None:
+    def _take_over(self, row: Any) -> None:
         """Take over a change of the store of another operation."""
         value = row.record["value"] if row.value is None else row.value
         self._read[-1 - row.of].put(bytes(row.key), None if value is None else bytes(value), row.at)
@@ -297,7 +297,7 @@ class ProcessStoresState(StatefulProcessor):
             processor.init(context)
             context.processor = processor
 
-    def _process(self, row: Row, places: Iterator[int]) -> Iterator[Row]:
+    def _process(self, row: Any, places: Iterator[int]) -> Iterator[Row]:
         task, context = self._tasks[row.of], self._contexts[row.of]
         data = row.record["value"] if row.value is None else row.value
         topic, partition, offset = (row.record[name] for name in ("topic", "partition", "offset"))
@@ -372,12 +372,12 @@ def _known(time: int) -> int | None:
     return None if time == BEFORE_ALL_TIME else time
 
 
-def _is_of_table(row: Row) -> bool:
+def _is_of_table(row: Any) -> bool:
     """Whether a row is a change of the store of another operation."""
     return row.of is not None and row.of < 0
 
 
-def _order(row: Row) -> tuple[Any, ...]:
+def _order(row: Any) -> tuple[Any, ...]:
     """What sorts rows: by their records, and the change of a table before what is made of its record."""
     *of_record, place = task_order(row.record)
     return (*of_record, not _is_of_table(row), place)
@@ -407,7 +407,7 @@ class RestoredProcessStores(ProcessStoresState):
         super().__init__(subtopology, tasks, stores, tables)
         self._restored = times
 
-    def _process_all(self, partition: int, rows: list[Row]) -> Iterator[Row]:
+    def _process_all(self, partition: int, rows: list[Any]) -> Iterator[Row]:
         for row in sorted(rows, key=lambda row: row.offset or 0):
             if _is_of_table(row):
                 self._stream_time = max(self._stream_time, row.at)

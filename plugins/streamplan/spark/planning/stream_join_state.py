@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
 from streamplan.model.windows import JoinWindows
-from streamplan.spark.planning.task_state import sweep_is_due, task_order
+from streamplan.spark.planning.task_state import named_tuples, sweep_is_due, task_order
 
 StateKey: TypeAlias = str | bytes
 """The key of records as the state has it: a text, or the bytes that another serde writes."""
@@ -48,7 +48,7 @@ class StreamJoinState(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         """Process the records of a micro-batch."""
-        ordered = sorted(rows, key=in_order)
+        ordered = sorted(named_tuples(rows), key=in_order)
         times = Times(*(self._times.get() or ())) if self._times.exists() else Times()
         buffers: dict[StateKey, Buffer] = {}
         self._begin(ordered, times)
@@ -59,12 +59,12 @@ class StreamJoinState(StatefulProcessor):
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _begin(self, ordered: Sequence[Row], times: Times) -> None:
+    def _begin(self, ordered: Sequence[Any], times: Times) -> None:
         times.begin({row.source for row in ordered if row.has_value})
 
-    def _process(self, row: Row, buffers: dict[StateKey, Buffer], times: Times) -> Iterator[Row]:
+    def _process(self, row: Any, buffers: dict[StateKey, Buffer], times: Times) -> Iterator[Row]:
         buffer = self._buffer(key_of(row), buffers)
-        values = row.asDict() | {"joined": False, "place": None, "number": buffer.next_number(row.source, row.at)}
+        values = row._asdict() | {"joined": False, "place": None, "number": buffer.next_number(row.source, row.at)}
         if row.has_value:
             for place, (at, found) in enumerate(self._matches(row.source, row.at, buffer, times)):
                 fields = {f"f{1 - row.source}": self._by_name(1 - row.source, found)}
@@ -78,12 +78,12 @@ class StreamJoinState(StatefulProcessor):
             buffers[name] = Buffer.of(self._records.getValue((name,)) if known else None)
         return buffers[name]
 
-    def _put_record(self, row: Row, buffer: Buffer, times: Times) -> None:
+    def _put_record(self, row: Any, buffer: Buffer, times: Times) -> None:
         buffer.put(row.source, row.at, self._fields_of(row))
         times.note(row.source, row.at)
 
-    def _fields_of(self, row: Row) -> tuple[Any, ...]:
-        fields = row[f"f{row.source}"]
+    def _fields_of(self, row: Any) -> tuple[Any, ...]:
+        fields = getattr(row, f"f{row.source}")
         return tuple(fields[name] for name in self._types[row.source].names)
 
     def _matches(self, source: int, at: int, buffer: Buffer, times: Times) -> Sequence[tuple[int, Any]]:
@@ -116,7 +116,7 @@ class StreamJoinState(StatefulProcessor):
             self._records.updateValue((key,), tuple(buffer.records))
 
 
-def key_of(row: Row) -> StateKey:
+def key_of(row: Any) -> StateKey:
     """Return the key of a record that has one."""
     return hashable(row.record["key"])
 
@@ -126,7 +126,7 @@ def hashable(key: str | bytes | bytearray) -> StateKey:
     return key if isinstance(key, str) else bytes(key)
 
 
-def in_order(row: Row) -> tuple[Any, ...]:
+def in_order(row: Any) -> tuple[Any, ...]:
     """As a task takes records. Both sides may have the same one."""
     return *task_order(row.record), row.source
 

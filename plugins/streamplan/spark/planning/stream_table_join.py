@@ -30,7 +30,7 @@ from streamplan.serdes.json import Json
 from streamplan.serdes.windowed import Windowed
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
-from streamplan.spark.planning.task_state import NEVER, task_order
+from streamplan.spark.planning.task_state import NEVER, named_tuples, task_order
 
 WAITING_ROWS = 1000
 """The most rows of a key that wait for the stream to come to their time; of more, the oldest are taken over."""
@@ -194,27 +194,29 @@ class _TableJoin(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         for table in self._tables.values():
             table.load()
-        ordered = sorted(rows, key=lambda row: task_order(row.record))  # within each source; between them time decides
+        ordered = sorted(
+            named_tuples(rows), key=lambda row: task_order(row.record)
+        )  # within each source; between them time decides
         for row in ordered:
             if row.source in self._tables and not row.rejected:
                 at = _BEFORE_ALL_TIME if self._restored else row.at
-                self._tables[row.source].put(at, None if row.deleted else row[f"f{row.source}"])
+                self._tables[row.source].put(at, None if row.deleted else getattr(row, f"f{row.source}"))
         for row in ordered:
             if row.source in self._tables and not self._passes_tables:
                 continue
             table_rows = {f"t{number}": self._found(row, number) for number in self._tables}
-            yield Row(**row.asDict(), **table_rows)
+            yield Row(**row._asdict(), **table_rows)
         for table in self._tables.values():
             table.store()
 
     def close(self) -> None:
         pass
 
-    def _found(self, row: Row, number: int) -> Any:
+    def _found(self, row: Any, number: int) -> Any:
         """The row of a table that a record meets. A record of the table itself meets what it is."""
         if row.rejected or (row.source == number and row.deleted):
             return None
-        return row[f"f{number}"] if row.source == number else self._tables[number].get(row.source, row.at)
+        return getattr(row, f"f{number}") if row.source == number else self._tables[number].get(row.source, row.at)
 
 
 class _LookUpInOrder(StatefulProcessor):
@@ -234,7 +236,7 @@ class _LookUpInOrder(StatefulProcessor):
         state = self._state.get() if self._state.exists() else None
         found = before = None if state is None else tuple(state[0])
         made = list[tuple[list[int], tuple[Any, ...] | None]]()
-        for row in sorted(rows, key=lambda row: (*task_order(row.record), row.source == 0)):
+        for row in sorted(named_tuples(rows), key=lambda row: (*task_order(row.record), row.source == 0)):
             if row.source == 1:
                 found = None if row.deleted else tuple(row.f1[name] for name in names)
                 made.append((row.record["order"], found))
@@ -244,7 +246,7 @@ class _LookUpInOrder(StatefulProcessor):
                 row.record["topic"] is None
             ):  # an update of a store: it meets what its way reaches later as it was before
                 met = next((each for order, each in reversed(made) if order <= row.record["order"]), before)
-            yield Row(**row.asDict(), t1=None if met is None else dict(zip(names, met, strict=True)))
+            yield Row(**row._asdict(), t1=None if met is None else dict(zip(names, met, strict=True)))
         if found is not None:
             self._state.update((found,))
         elif state is not None:

@@ -32,7 +32,7 @@ from streamplan.spark.sink.spec import NULL_KEY
 class SuppressState(ProcessState):
     """Holds the updates of one stream task. The state has the bytes that the changelog has."""
 
-    def _process_all(self, rows: list[Row]) -> Iterator[Row]:
+    def _process_all(self, rows: list[Any]) -> Iterator[Row]:
         rows = sorted((row for row in rows if not (self._by_task and row.only_time)), key=_order)
         if not rows:
             return
@@ -57,7 +57,7 @@ class SuppressState(ProcessState):
         assert isinstance(self._operation, SuppressUpdates)
         return self._operation
 
-    def _buffer(self, row: Row, key: bytes, places: Iterator[int]) -> Iterator[Row]:
+    def _buffer(self, row: Any, key: bytes, places: Iterator[int]) -> Iterator[Row]:
         """Put an update in the place of the one of the same key that is waiting, or behind all others."""
         entry = self._entry(key)
         is_waiting = entry.value is not None
@@ -83,7 +83,7 @@ class SuppressState(ProcessState):
         if not is_waiting:
             self._wait(due, key)
 
-    def _pass_what_is_due(self, row: Row, places: Iterator[int]) -> Iterator[Row]:
+    def _pass_what_is_due(self, row: Any, places: Iterator[int]) -> Iterator[Row]:
         while self._waiting:
             due, key = self._waiting[0]
             entry = self._entry(key)
@@ -109,7 +109,7 @@ class SuppressState(ProcessState):
         most = self._suppress.max_records
         return most is not None and len(self._waiting_keys) > most
 
-    def _full(self, row: Row) -> StreamplanError:
+    def _full(self, row: Any) -> StreamplanError:
         record = row.record
         place = f", at {record['topic']}-{record['partition']} offset {record['offset']}" if record["topic"] else ""
         return StreamplanError(
@@ -119,7 +119,7 @@ class SuppressState(ProcessState):
             remedy="Nothing of this micro-batch is committed. Declare a greater max_records, and start again.",
         )
 
-    def _passed(self, row: Row, key: bytes, update: BufferedUpdate, places: Iterator[int]) -> Iterator[Row]:
+    def _passed(self, row: Any, key: bytes, update: BufferedUpdate, places: Iterator[int]) -> Iterator[Row]:
         """The rows of an update, which belong to the record that has let it pass."""
         raw, window = self._unwindowed(key)
         of_update = {
@@ -153,7 +153,7 @@ class RestoredSuppressState(SuppressState):
     The changelog of a JVM application has the times of its clock. So the stream time is that of the newest update.
     """
 
-    def _process_all(self, rows: list[Row]) -> Iterator[Row]:
+    def _process_all(self, rows: list[Any]) -> Iterator[Row]:
         self._waiting_keys = set()
         for row in rows:
             key, data = bytes(row.key), bytes(row.value)
@@ -165,5 +165,5 @@ class RestoredSuppressState(SuppressState):
         yield from ()
 
 
-def _order(row: Row) -> tuple[Any, ...]:
+def _order(row: Any) -> tuple[Any, ...]:
     return task_order(row.record)

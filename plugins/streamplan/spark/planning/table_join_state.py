@@ -15,7 +15,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StructField, StructType
 
-from streamplan.spark.planning.task_state import task_order
+from streamplan.spark.planning.task_state import named_tuples, task_order
 
 
 class Change(NamedTuple):
@@ -175,11 +175,11 @@ class TableJoinState(StatefulProcessor):
             values[number] = None if row is None else dict(zip(self._types[number].names, row, strict=True))
         found |= {join.number: next(known) for join in self._stored}
         times = KeyTimes(self._joins, {number: at for number, at in found.items() if at is not None})
-        held_back: list[tuple[Row, dict[str, Any] | None, Change]] = []
+        held_back: list[tuple[Any, dict[str, Any] | None, Change]] = []
         nothing = {"join": None, **{f"t{number}": None for number in self._types}}
         # A look-up in the same table restores it from every record.
         place = _restored_place if self._restored else lambda row: task_order(row.record)
-        for row in sorted(rows, key=place):
+        for row in sorted(named_tuples(rows), key=place):
             if self._restored:
                 times.put(row.source, row.at, is_there=not row.deleted)
                 if row.source in values:
@@ -189,7 +189,7 @@ class TableJoinState(StatefulProcessor):
             if is_update and row.deleted and row.source not in times.times:
                 continue  # nothing was there
             if self._passes_records:
-                yield Row(**row.asDict(), **nothing)
+                yield Row(**row._asdict(), **nothing)
             if not is_update:
                 continue
             value = None if row.deleted else self._fields(row)
@@ -216,21 +216,21 @@ class TableJoinState(StatefulProcessor):
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _fields(self, row: Row) -> dict[str, Any]:
-        fields = row[f"f{row.source}"]
+    def _fields(self, row: Any) -> dict[str, Any]:
+        fields = getattr(row, f"f{row.source}")
         return {name: fields[name] for name in self._types[row.source].names}
 
 
 def _joined_rows(
-    row: Row, changes: Iterable[tuple[int, Change]], values: Mapping[int, Mapping[str, Any] | None]
+    row: Any, changes: Iterable[tuple[int, Change]], values: Mapping[int, Mapping[str, Any] | None]
 ) -> Iterator[Row]:
     """Yield a row for each join that an update reaches, with the rows of all tables."""
     for number, change in changes:
         joined = {"at": change.at, f"f{row.source}": None}
         tables = {f"t{each}": value for each, value in values.items()}
-        yield Row(**{**row.asDict(), **joined}, join=number, **tables)
+        yield Row(**{**row._asdict(), **joined}, join=number, **tables)
 
 
-def _restored_place(row: Row) -> int:
+def _restored_place(row: Any) -> int:
     """The place of a row in its changelog. A join with a store has the last one of each key, without a record."""
     return 0 if row.record is None else row.record["offset"] or 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
 from streamplan.serdes.primitive import KeySerde, String
@@ -59,6 +62,21 @@ def task_order(record: Any) -> tuple[Any, ...]:
     """
     is_update = record["topic"] is None
     return is_update, record["partition_time"] or 0, record["topic"] or "", record["offset"], record["order"]
+
+
+def named_tuples(rows: Iterable[Row]) -> Iterator[Any]:
+    """Return rows of a micro-batch as named tuples: a ``Row`` searches for the name of a field each time it is read.
+
+    Args:
+        rows: All with the same fields.
+    """
+    for row in rows:
+        yield _named_tuple(tuple(row.__fields__))._make(row)
+
+
+@cache
+def _named_tuple(fields: tuple[str, ...]) -> Any:
+    return namedtuple("_Taken", fields)
 
 
 def sweep_is_due(swept: int, newest: int, retention_ms: int) -> bool:

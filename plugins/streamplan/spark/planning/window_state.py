@@ -25,7 +25,7 @@ from streamplan.spark.planning.key_windows import (
     KeyWindows,
 )
 from streamplan.spark.planning.merging import Merging
-from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
+from streamplan.spark.planning.task_state import NEVER, named_tuples, sweep_is_due, task_order
 from streamplan.spark.sink.writers import times_by_clock
 
 
@@ -61,6 +61,8 @@ class WindowAggregate(StatefulProcessor):
         self._clock = times
         self._windows = windows
         self._retention_ms = windows.retention_ms
+        self._gap_ms = windows.inactivity_gap_ms if isinstance(windows, SessionWindows) else 0
+        self._grace_ms = windows.grace_ms
         self._folding = folding
         self._parts = parts
         self._restored = restored
@@ -83,6 +85,7 @@ class WindowAggregate(StatefulProcessor):
         self._moved: list[tuple[int, int]] = []
         self._places: list[Any] = []
         rejected = []
+        rows = named_tuples(rows)
         if self._restored is None:
             # A tick has no key. It only lets the micro-batch reach this stream task.
             rows = sorted((row for row in rows if row.key is not None), key=lambda row: task_order(row.place))
@@ -149,14 +152,14 @@ class WindowAggregate(StatefulProcessor):
             assert isinstance(self._windows, SessionWindows)
             late_before = max(newest, at) - self._retention_ms
             over = newest - self._retention_ms
-            windows.add(at, parts, self._windows.inactivity_gap_ms, over, late_before, fold)
+            windows.add(at, parts, self._gap_ms, over, late_before, fold)
         elif isinstance(windows, KeySlidingWindows):
             assert isinstance(self._windows, TimeWindows)
-            closed_before = max(newest, at) - self._windows.grace_ms
+            closed_before = max(newest, at) - self._grace_ms
             windows.add(at, parts, self._windows.size_ms, closed_before, fold)
         elif isinstance(windows, KeyTimeWindows):
             assert isinstance(self._windows, TimeWindows)
-            closed_until = max(newest, at) - self._windows.grace_ms
+            closed_until = max(newest, at) - self._grace_ms
             bounds = [(row.start, row.end)]
             if isinstance(self._windows, CustomWindows):
                 bounds = _told(self._windows, at)
@@ -307,7 +310,7 @@ class FinalResults(WindowAggregate):
         """Return the time before which the windows end that are closed when the newest record is of this time."""
         if isinstance(self._windows, SessionWindows):
             return newest - self._retention_ms + (not self._has_end)
-        return newest - self._windows.grace_ms + (not self._has_end)
+        return newest - self._grace_ms + (not self._has_end)
 
     @property
     def _has_end(self) -> bool:
@@ -322,7 +325,7 @@ class FinalResults(WindowAggregate):
             changed: The turn of the record that has changed it last; -1 for one before the micro-batch.
         """
         is_session = isinstance(self._windows, SessionWindows)
-        closed_at = end + (self._retention_ms if is_session else self._windows.grace_ms) + self._has_end
+        closed_at = end + (self._retention_ms if is_session else self._grace_ms) + self._has_end
         if closed_at <= self._newest_before and changed >= 0:
             return self._places[changed]
         moved = bisect_left(self._moved, closed_at, key=itemgetter(0))
