@@ -14,7 +14,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
+from py4j import java_gateway
+from py4j.protocol import get_return_value
 from pyspark.sql import Row, SparkSession
 from streamplan.model.stages import stage_of
 from streamplan.serdes.changes import parse_change
@@ -82,7 +85,10 @@ class LibraryDriver:
             self._inputs[record.topic] = self._driver.createInputTopic(record.topic, serializer, serializer)
         key = None if record.key is None else record.key.encode()
         at = self._jvm.java.time.Instant.ofEpochMilli(record.at)
-        self._inputs[record.topic].pipeInput(self._jvm.org.apache.kafka.streams.test.TestRecord(key, record.value, at))
+        made = self._jvm.org.apache.kafka.streams.test.TestRecord(key, record.value, at)
+        # PySpark takes each exception for one of Spark's JVM, and asks for an object that may be another one there.
+        with patch.object(java_gateway, "get_return_value", get_return_value):
+            self._inputs[record.topic].pipeInput(made)
 
     def outputs(self) -> dict[str, list[tuple[Any, Any, int]]]:
         """What was written since the last call: key, value and time in ms, by topic."""
