@@ -135,6 +135,8 @@ MERGES = {
     "a count": "stream a; group_by_key; count; to_stream; counts; merge 0; to merged",
     "final results": "stream a; group_by_key; strict_windows; on_close; count; to_stream; plain_counts; merge 0; "
     "to merged",
+    "final results of what is made of a record": "stream a; python_flat_map_values; group_by_key; strict_windows; "
+    "on_close; count; to_stream; plain_counts; merge 1; to merged",
     "a function": "stream a; group_by_key; python_reduce; to_stream; merge 0; to merged",
     "a count and a class": "stream a; group_by_key; count; to_stream; counts; @0 process; merge 4; merge 0; to merged",
     "what is made of a record": "stream a; python_flat_map_values; filter; @1 process; @2 merge 3; to merged",

@@ -24,7 +24,7 @@ from streamplan.serdes.subscriptions import (
     combined_key,
     value_hash,
 )
-from streamplan.spark.planning.task_state import task_order
+from streamplan.spark.planning.task_state import named_tuples, task_order
 
 THIS, OTHER, RESULT = 0, 1, 2
 """The sources of a row: the table of this side; what the other side has written; the changelog of the result."""
@@ -100,13 +100,14 @@ class _SideState(StatefulProcessor):
         """Do nothing: nothing is open."""
 
     def _ordered(self, rows: Any) -> Any:
+        rows = named_tuples(rows)
         if not self._restored:
             return sorted(rows, key=lambda row: task_order(row.record))
         # Another state may need each record of a changelog. The rows of a result have no record.
         return sorted(rows, key=lambda row: -1 if row.record is None else row.record["offset"])
 
-    def _row(self, row: Row, **changed: Any) -> Row:
-        return Row(**{**row.asDict(), **self._added, **changed})
+    def _row(self, row: Any, **changed: Any) -> Row:
+        return Row(**{**row._asdict(), **self._added, **changed})
 
 
 class SubscriberState(_SideState):
@@ -164,7 +165,7 @@ class SubscriberState(_SideState):
                     continue
                 own = None if row.deleted else value_hash(bytes(row.record["value"]))
                 now = None if row.deleted else Referring(None if row.refers is None else bytes(row.refers))
-                value = None if row.deleted else {name: row[self._this][name] for name in self._of_value.names}
+                value = None if row.deleted else {name: getattr(row, self._this)[name] for name in self._of_value.names}
                 if not self._restored:
                     yield from self._subscriptions(row, own, before, now)
                 before, changed = now, True
@@ -177,14 +178,14 @@ class SubscriberState(_SideState):
                     if not is_there and not has_result:
                         continue
                     changed, has_result = changed or has_result != is_there, is_there
-                other = None if response.value is None else row[self._other]
+                other = None if response.value is None else getattr(row, self._other)
                 joined = value if is_there else None
                 yield self._row(row, made=Made.RESULT.value, joined=joined, **{self._other: other})
         if changed:
             self._store(own, before, has_result, value)
 
     def _subscriptions(
-        self, row: Row, own: bytes | None, before: Referring | None, now: Referring | None
+        self, row: Any, own: bytes | None, before: Referring | None, now: Referring | None
     ) -> Iterator[Row]:
         primary_key, partition = bytes(row.key), int(row.partition)
         for place, (foreign_key, instruction) in enumerate(instructions(before, now, left=self._left)):
@@ -244,7 +245,7 @@ class ResponderState(_SideState):
         else:
             self._value.update(value)
 
-    def _keep(self, row: Row, subscription: Subscription) -> Iterator[Row]:
+    def _keep(self, row: Any, subscription: Subscription) -> Iterator[Row]:
         """Change the store of the subscriptions."""
         if subscription.instruction.deletes:
             self._subscriptions.removeKey((subscription.primary_key,))
@@ -255,7 +256,7 @@ class ResponderState(_SideState):
             to = combined_key(bytes(row.key), subscription.primary_key)
             yield self._row(row, made=Made.STORED.value, to=to, sent=stored, place=0)
 
-    def _respond(self, row: Row, asked: Subscription, value: tuple[int, bytes] | None) -> Iterator[Row]:
+    def _respond(self, row: Any, asked: Subscription, value: tuple[int, bytes] | None) -> Iterator[Row]:
         found = None
         match asked.instruction:
             case Instruction.DELETE_KEY_NO_PROPAGATE:
@@ -267,7 +268,7 @@ class ResponderState(_SideState):
         at = row.at if value is None else max(row.at, value[0])
         yield self._response(row, asked.primary_key, Response(asked.hash, found), asked.partition, at, 0)
 
-    def _respond_to_all(self, row: Row, value: tuple[int, bytes] | None) -> Iterator[Row]:
+    def _respond_to_all(self, row: Any, value: tuple[int, bytes] | None) -> Iterator[Row]:
         found = None if value is None else value[1]
         subscriptions = [
             (bytes(primary_key), None if asked[0] is None else bytes(asked[0]), int(asked[1]))
@@ -276,7 +277,7 @@ class ResponderState(_SideState):
         for place, (primary_key, asked_hash, partition) in enumerate(sorted(subscriptions)):
             yield self._response(row, primary_key, Response(asked_hash, found), partition, row.at, place)
 
-    def _response(self, row: Row, primary_key: bytes, response: Response, partition: int, at: int, place: int) -> Row:
+    def _response(self, row: Any, primary_key: bytes, response: Response, partition: int, at: int, place: int) -> Row:
         """A response. The partition that it goes to stands behind it, see ``PartitionBy.BEHIND_VALUE``."""
         sent = response.written() + partition.to_bytes(LENGTH_BYTES, "big")
         return self._row(row, made=Made.RESPONSE.value, to=primary_key, sent=sent, at=at, place=place)

@@ -16,8 +16,6 @@ PARTS = {"avg": 2, "min_by": 2, "max_by": 2, "latest_min_by": 2, "latest_max_by"
 ``latest_min_by`` and ``latest_max_by`` are those of a reduction.
 """
 
-_SUMS = frozenset({"sum", "count", "count_if", "avg"})
-
 _EXACT = Context(prec=100)
 """Adds decimals of any type of Spark without rounding."""
 
@@ -82,11 +80,10 @@ class Merging:
         for function in self.functions:
             place = len(merged)
             until = place + PARTS.get(function, 1)
-            if function in _SUMS:
-                merged += [self._added(one[n], other[n], n) for n in range(place, until)]
-                continue
             left, right = tuple(one[place:until]), tuple(other[place:until])
             match function:
+                case "sum" | "count" | "count_if" | "avg":
+                    merged += [self._added(one[n], other[n], n) for n in range(place, until)]
                 case "latest_max_by" | "latest_min_by":
                     merged += right if _is_kept(function, right[-1], left[-1]) else left
                 case _ if left[-1] is None or right[-1] is None:  # the rank, of min_by and max_by

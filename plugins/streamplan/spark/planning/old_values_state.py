@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.changes import written_change
 from streamplan.serdes.serde import MAX_BYTES
-from streamplan.spark.planning.task_state import sweep_is_due, task_order
+from streamplan.spark.planning.task_state import named_tuples, sweep_is_due, task_order
 
 
 class Grouped(NamedTuple):
@@ -66,16 +66,16 @@ class OldValuesState(StatefulProcessor):
     def _in_order(self, rows: Iterable[Any]) -> list[Any]:
         # A look-up in the same table restores it from every record.
         place = (lambda row: row.record["offset"] or 0) if self._restored else (lambda row: task_order(row.record))
-        return sorted(rows, key=place)
+        return sorted(named_tuples(rows), key=place)
 
-    def _passed(self, row: Row, new: Grouped | None, old: Grouped | None) -> Iterator[Row]:
+    def _passed(self, row: Any, new: Grouped | None, old: Grouped | None) -> Iterator[Row]:
         if self._restored or (new is None and old is None):
             return
         if not self._sends:
-            yield Row(**row.asDict())
+            yield Row(**row._asdict())
             return
         for place, (to, sent) in enumerate(sent_records(new, old)):
-            yield Row(**{**row.asDict(), "to": to, "value": None}, sent=sent, place=place)
+            yield Row(**{**row._asdict(), "to": to, "value": None}, sent=sent, place=place)
 
 
 class OldWindowsState(OldValuesState):
@@ -173,7 +173,7 @@ def _grouped(state: Any) -> Grouped:
     return Grouped(to, value or b"")
 
 
-def _made(row: Row) -> Grouped | None:
+def _made(row: Any) -> Grouped | None:
     """What the operation has made of the value of an update; None of a deletion."""
     value = _bytes(row.value)
     return None if value is None else Grouped(_bytes(row.to), value)

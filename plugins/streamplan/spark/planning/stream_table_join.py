@@ -242,9 +242,8 @@ class _LookUpInOrder(StatefulProcessor):
                 made.append((row.record["order"], found))
                 continue
             met = found
-            if (
-                row.record["topic"] is None
-            ):  # an update of a store: it meets what its way reaches later as it was before
+            # An update of a store meets a row as it was before, if the row was made on a way behind its own.
+            if row.record["topic"] is None:
                 met = next((each for order, each in reversed(made) if order <= row.record["order"]), before)
             yield Row(**row._asdict(), t1=None if met is None else dict(zip(names, met, strict=True)))
         if found is not None:
