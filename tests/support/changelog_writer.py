@@ -36,10 +36,10 @@ class ChangelogWriter:
         assert self._producer.flush(SECONDS) == 0
         (self._producer.commit_transaction if commit else self._producer.abort_transaction)(SECONDS)
 
-    def put(self, topic: str, key: bytes, value: bytes | None, *, of: bytes | None = None, at: int = 1_000) -> None:
+    def put(self, topic: str, key: bytes, value: bytes | None, *, of: bytes | None = None) -> None:
         """``of``: the application's key, by which the record is placed, where it is not all of the key."""
         partition = partition_for_key(key if of is None else of, self._partitions)
-        self._producer.produce(topic, value, key, partition, timestamp=at)
+        self._producer.produce(topic, value, key, partition)
 
     def flush(self) -> None:
         assert self._producer.flush(SECONDS) == 0

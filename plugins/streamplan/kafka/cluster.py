@@ -271,9 +271,10 @@ class KafkaCluster:
 
     @property
     def _admin(self) -> AdminClient:
-        if self._admin_client is None:
-            self._admin_client = self._brokers.admin()
-        return self._admin_client
+        admin = self._admin_client
+        if admin is None:  # another thread may reopen it meanwhile
+            admin = self._admin_client = self._brokers.admin()
+        return admin
 
     def _partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic. Checks ask many times, so an answer is kept for a moment."""

@@ -110,7 +110,7 @@ def _raise_on(error: KafkaError, topic: str, partition: int) -> None:
             f"{topic}-{partition}",
             expected="the records behind those that were read",
             observed=error.str(),
-            remedy="They were deleted before they were read. Start it again: it reads the changelogs anew.",
+            remedy="They were deleted before they were read: read the topic anew.",
         )
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED or error.fatal():
         raise BrokersUnavailable(

@@ -167,14 +167,42 @@ class Follower:
         while not self._stop.is_set():
             self._opens_anew.clear()
             begin = {topic: self._view.positions(topic) for topic in self._view.changelogs}
-            with closing(FollowedTopics(self._brokers, begin)) as topics:
-                while not self._stop.is_set() and not self._opens_anew.is_set():
-                    for read in topics.read(_POLL_SECONDS):
-                        if read.batch is not None:
-                            self._view.apply(read.topic, read.batch)
-                        self._view.reach(read.topic, read.partition, read.position, 0)
-                    for (topic, partition), end in topics.ends().items():
-                        self._view.reach(topic, partition, 0, end)
+            try:
+                with closing(FollowedTopics(self._brokers, begin)) as topics:
+                    self._read(topics)
+            except RecordsGone:
+                try:
+                    self._read_anew()
+                except (BrokersUnavailable, CouldNotLook):
+                    self._stop.wait(LOOK_SECONDS)  # they are away, and silent_seconds tells it
+
+    def _read(self, topics: FollowedTopics) -> None:
+        while not self._stop.is_set() and not self._opens_anew.is_set():
+            for read in topics.read(_POLL_SECONDS):
+                if read.batch is not None:
+                    self._view.apply(read.topic, read.batch)
+                self._view.reach(read.topic, read.partition, read.position, 0)
+            for (topic, partition), end in topics.ends().items():
+                self._view.reach(topic, partition, 0, end)
+
+    def _read_anew(self) -> None:
+        """Read the partitions from their beginnings whose records were deleted before they were read.
+
+        The retention of a window's changelog deletes records. One that deleted a key may be among them: the key would
+        stay. Until all is read, queries see what was held before.
+        """
+        borders = self._followed.borders()
+        gone = {}
+        for name, store in self._view.stores.items():
+            offsets = borders[store.form.changelog]
+            gone[name] = [
+                number
+                for number, state in store.states.items()
+                if not offsets[number].log_start <= state.position <= offsets[number].high_watermark
+            ]
+        fresh = StateView(self._view.name, self._view.forms, gone)
+        read_to_the_ends(self._cluster, fresh)
+        self._view.take(fresh)
 
     def _look(self) -> None:
         behind: Mapping[tuple[str, int], int] = {}

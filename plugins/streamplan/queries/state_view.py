@@ -301,6 +301,12 @@ class StateView:
         state.position = max(state.position, position)
         state.end = max(state.end, end, position)
 
+    def take(self, other: StateView) -> None:
+        """Take the partitions that another view has read, in place of what is held of them."""
+        with self._lock:
+            for name, store in other.stores.items():
+                self.stores[name].states.update(store.states)
+
     def positions(self, topic: str) -> dict[int, int]:
         """Return up to where a changelog was read: by partition the offset that comes next."""
         return {number: state.position for number, state in self._of_changelog[topic].states.items()}

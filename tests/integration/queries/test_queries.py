@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator, Mapping
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from streamplan.errors import CouldNotLook
 from streamplan.kafka.brokers import Brokers
@@ -40,9 +41,9 @@ class Deployed:
     def changelog(self, store: str) -> str:
         return self.pipeline.topology.changelog_topic(store)
 
-    def count(self, store: str, key: bytes, count: int | None, *, of: bytes | None = None, at: int = 1_000) -> None:
+    def count(self, store: str, key: bytes, count: int | None, *, of: bytes | None = None) -> None:
         value = None if count is None else count.to_bytes(8, "big")
-        self.writer.put(self.changelog(store), key, value, of=of, at=at)
+        self.writer.put(self.changelog(store), key, value, of=of)
 
     def open(self, **options: object) -> Queries:
         return open_queries(self.pipeline, self.brokers, deadline_seconds=DEADLINE_SECONDS, **options)  # type: ignore[arg-type]
@@ -156,6 +157,38 @@ def test_windows_and_sessions_follow(deployed: Deployed) -> None:
         eventually(lambda: sessions.fetch_session("ann", 0, 40_000) == 3, "the session is longer")
         assert sessions.fetch_session("ann", 0, 30_000) is None
         eventually(lambda: [value for _, value in windows.all()] == [8], "the older windows are gone")
+
+
+def test_it_reads_anew_what_was_deleted_before_it_was_read(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, opened = deployed.changelog("per-minute"), []
+
+    def delete_what_was_read_and_more() -> None:
+        with deployed.writer.transaction():
+            deployed.count("per-minute", stored_window_key(b"ann", 0), None, of=b"ann")
+        ends = deployed.ends("per-minute")
+        with deployed.writer.transaction():
+            deployed.count("per-minute", stored_window_key(b"ann", MINUTE), 2, of=b"ann")
+        admin = AdminClient({"bootstrap.servers": deployed.brokers.servers})
+        for future in admin.delete_records([TopicPartition(topic, *place) for place in ends.items()]).values():
+            future.result(120)
+
+    class AfterTheDeletion(follower.FollowedTopics):
+        def __init__(self, *arguments: object) -> None:
+            if not opened:
+                delete_what_was_read_and_more()
+            opened.append(self)
+            super().__init__(*arguments)  # type: ignore[arg-type]
+
+    with deployed.writer.transaction():
+        deployed.count("per-minute", stored_window_key(b"ann", 0), 1, of=b"ann")
+    monkeypatch.setattr(follower, "FollowedTopics", AfterTheDeletion)
+    with deployed.open() as queries:
+        windows = queries.window_store("per-minute")
+        eventually(lambda: [value for _, value in windows.all()] == [2], "what is left is seen, and nothing else")
+        with deployed.writer.transaction():
+            deployed.count("per-minute", stored_window_key(b"ann", 2 * MINUTE), 3, of=b"ann")
+        eventually(lambda: [value for _, value in windows.all()] == [2, 3], "it goes on")
+        assert len(opened) == 2
 
 
 def test_several_readers_share_the_partitions(deployed: Deployed) -> None:
