@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructField, StructType
 
 from streamplan.serdes.subscriptions import (
@@ -24,6 +24,7 @@ from streamplan.serdes.subscriptions import (
     combined_key,
     value_hash,
 )
+from streamplan.spark.planning.keyed_state import KeyedState
 from streamplan.spark.planning.task_state import named_tuples, task_order
 
 THIS, OTHER, RESULT = 0, 1, 2
@@ -83,7 +84,7 @@ def instructions(
         yield new, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
 
 
-class _SideState(StatefulProcessor):
+class _SideState(KeyedState):
     """What both states have in common: the order of the records, and the rows that are made of them.
 
     Args:

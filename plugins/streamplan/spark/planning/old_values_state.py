@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.changes import written_change
 from streamplan.serdes.serde import MAX_BYTES
+from streamplan.spark.planning.keyed_state import KeyedState
 from streamplan.spark.planning.task_state import named_tuples, sweep_is_due, task_order
 
 
@@ -31,7 +32,7 @@ class Grouped(NamedTuple):
     value: bytes
 
 
-class OldValuesState(StatefulProcessor):
+class OldValuesState(KeyedState):
     """Takes the updates of one key of one stream task, and leaves out those of nothing by nothing.
 
     Args:

@@ -18,7 +18,7 @@ from itertools import count, groupby
 from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from streamplan.model.operations import AggregateFunction, Process
@@ -38,6 +38,7 @@ from streamplan.spark.planning.function_results import (
     rejected_by,
     values_of,
 )
+from streamplan.spark.planning.keyed_state import KeyedState
 from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import NEVER, named_tuples, sweep_is_due, task_order
 from streamplan.spark.sink.spec import NULL_KEY
@@ -151,7 +152,7 @@ class _Store(KeyValueStore):
         self.value, self.due, self.is_changed = None, None, True
 
 
-class ProcessState(StatefulProcessor):
+class ProcessState(KeyedState):
     """Processes the records of one stream task.
 
     Args:

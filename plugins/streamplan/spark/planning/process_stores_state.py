@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from streamplan.model.operations import Columns, ProcessWithStores, StateStore
@@ -36,6 +36,7 @@ from streamplan.spark.noted_records import note
 from streamplan.spark.planning.field_types import in_state
 from streamplan.spark.planning.forwarding import Current, ForwardingContext
 from streamplan.spark.planning.function_results import NOT_OF_A_FUNCTION, Unfit, rejected_by
+from streamplan.spark.planning.keyed_state import KeyedState
 from streamplan.spark.planning.punctuators import Punctuators
 from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import named_tuples, sweep_is_due, task_order
@@ -151,7 +152,7 @@ class _Context(ForwardingContext):
         return made
 
 
-class ProcessStoresState(StatefulProcessor):
+class ProcessStoresState(KeyedState):
     """Processes the records of one stream task.
 
     Args:

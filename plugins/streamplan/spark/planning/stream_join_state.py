@@ -9,10 +9,11 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
 from streamplan.model.windows import JoinWindows
+from streamplan.spark.planning.keyed_state import KeyedState
 from streamplan.spark.planning.task_state import named_tuples, sweep_is_due, task_order
 
 StateKey: TypeAlias = str | bytes
@@ -23,7 +24,7 @@ BEFORE_ALL_TIME = -(1 << 63)
 _at = itemgetter(0)
 
 
-class StreamJoinState(StatefulProcessor):
+class StreamJoinState(KeyedState):
     """Joins the records of one stream task.
 
     Args:

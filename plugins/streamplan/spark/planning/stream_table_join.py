@@ -22,13 +22,14 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from streamplan.serdes import field_types as declared
 from streamplan.serdes.json import Json
 from streamplan.serdes.windowed import Windowed
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
+from streamplan.spark.planning.keyed_state import KeyedState
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 from streamplan.spark.planning.task_state import NEVER, named_tuples, task_order
 
@@ -97,7 +98,7 @@ def _types(rows: DataFrame, frames: Mapping[str, RecordFrame], tables: Mapping[s
     }
 
 
-def _looked_up(rows: DataFrame, types: Mapping[int, StructType], processor: StatefulProcessor) -> DataFrame:
+def _looked_up(rows: DataFrame, types: Mapping[int, StructType], processor: KeyedState) -> DataFrame:
     table_columns = [StructField(f"t{number}", row_type) for number, row_type in types.items()]
     schema = StructType([*rows.schema.fields, *table_columns])
     return rows.groupBy("partition", "key").transformWithState(processor, schema, "Update", "none")
@@ -155,7 +156,7 @@ def joined_frames(
     return joined
 
 
-class _TableJoin(StatefulProcessor):
+class _TableJoin(KeyedState):
     """Looks up the records of one key of one stream task.
 
     ``types``          the fields of each source that is a table, by its number
@@ -219,7 +220,7 @@ class _TableJoin(StatefulProcessor):
         return getattr(row, f"f{number}") if row.source == number else self._tables[number].get(row.source, row.at)
 
 
-class _LookUpInOrder(StatefulProcessor):
+class _LookUpInOrder(KeyedState):
     """Looks up the records of one key of one stream task in a table that comes of the same topic.
 
     ``row_type``  the fields of the table, which is source 1; the stream is source 0

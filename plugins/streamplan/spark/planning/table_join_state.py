@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StructField, StructType
 
+from streamplan.spark.planning.keyed_state import KeyedState
 from streamplan.spark.planning.task_state import named_tuples, task_order
 
 
@@ -128,7 +129,7 @@ class KeyTimes:
             self.times.pop(number, None)
 
 
-class TableJoinState(StatefulProcessor):
+class TableJoinState(KeyedState):
     """Joins the updates of one key of one stream task.
 
     Args:

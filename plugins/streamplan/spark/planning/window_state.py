@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
 from streamplan.model.functions import REJECT, function_name
@@ -24,12 +24,13 @@ from streamplan.spark.planning.key_windows import (
     KeyTotal,
     KeyWindows,
 )
+from streamplan.spark.planning.keyed_state import KeyedState
 from streamplan.spark.planning.merging import Merging
 from streamplan.spark.planning.task_state import NEVER, named_tuples, sweep_is_due, task_order
 from streamplan.spark.sink.writers import times_by_clock
 
 
-class WindowAggregate(StatefulProcessor):
+class WindowAggregate(KeyedState):
     """Aggregates the windows of one stream task, and passes each change of a window.
 
     Args:

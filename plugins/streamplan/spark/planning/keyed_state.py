@@ -1,0 +1,104 @@
+"""The base of the states in Python, and how PySpark's rows become Arrow's and back.
+
+PySpark 4.2 converts each cell by itself, and writes an Arrow batch for each key. With ten columns that is about 1 ms of
+CPU time a key, in Python alone. Here the columns of many rows are converted at once, whatever their keys are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.pandas.serializers import (
+    ArrowStreamSerializer,
+    ArrowStreamUDFSerializer,
+    TransformWithStateInPySparkRowSerializer,
+)
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPandasFuncMode as Mode
+
+_ROWS = 1_000
+"""The most rows that are converted at once."""
+
+
+class KeyedState(StatefulProcessor):
+    """A state of ``transformWithState``. A worker that unpickles it converts rows as this module does."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self),), self.__dict__
+
+
+def _unpickled(kind: type[KeyedState]) -> KeyedState:
+    # The worker has made its serializer before it unpickles: a class of ours would come too late, methods do not.
+    TransformWithStateInPySparkRowSerializer.load_stream = load_stream  # type: ignore[method-assign]
+    TransformWithStateInPySparkRowSerializer.dump_stream = dump_stream  # type: ignore[method-assign]
+    return kind.__new__(kind)
+
+
+def load_stream(serializer: Any, stream: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield what PySpark's own method does: the mode, and for rows their key and the rows.
+
+    Args:
+        serializer: PySpark's, which knows the columns of the key.
+        stream: Has Arrow batches, in which the rows of a key follow each other.
+    """
+    rows = _rows(ArrowStreamSerializer.load_stream(serializer, stream), serializer.key_offsets)
+    for key, of_key in groupby(rows, key=itemgetter(0)):
+        yield Mode.PROCESS_DATA, key, map(itemgetter(1), of_key)
+    yield Mode.PROCESS_TIMER, None, None
+    yield Mode.COMPLETE, None, None
+
+
+def _rows(batches: Iterable[pa.RecordBatch], key_offsets: Iterable[int]) -> Iterator[tuple[tuple[Any, ...], Row]]:
+    for batch in batches:
+        row = Row(*batch.schema.names)
+        for begin in range(0, batch.num_rows, _ROWS):
+            columns = [column.to_pylist() for column in batch.slice(begin, _ROWS).columns]
+            keys = zip(*(columns[offset] for offset in key_offsets), strict=True)
+            for key, values in zip(keys, zip(*columns, strict=True), strict=True):
+                yield key, row(*values)
+
+
+def dump_stream(serializer: Any, results: Iterable[Any], stream: Any) -> None:
+    """Write what PySpark's own method does, in fewer batches.
+
+    Args:
+        serializer: PySpark's.
+        results: For each key its rows, which are made while they are read, and their type.
+        stream: Takes Arrow batches.
+    """
+    ArrowStreamUDFSerializer.dump_stream(serializer, _batches(results), stream)  # type: ignore[no-untyped-call]
+
+
+def _batches(results: Iterable[Any]) -> Iterator[tuple[pa.RecordBatch, pa.DataType]]:
+    made: list[Any] = []
+    arrow_type: Any = None
+    for ((rows, spark_type),) in results:
+        if arrow_type is None:
+            arrow_type = to_arrow_type(spark_type, timezone="UTC", prefers_large_types=False)
+        for row in rows:
+            made.append(row)
+            if len(made) == _ROWS:
+                yield _batch(made, arrow_type), arrow_type
+                made = []
+    yield _batch(made, arrow_type), arrow_type  # there is always one: Spark waits for the type
+
+
+def _batch(rows: list[Row], arrow_type: Any) -> pa.RecordBatch:
+    fields = [*arrow_type]
+    names = [field.name for field in fields]
+    columns = zip(*(_values(row, names) for row in rows), strict=True) if rows else [()] * len(fields)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _values(row: Row, names: list[str]) -> Iterable[Any]:
+    if row.__fields__ == names:
+        return row
+    by_name = dict(zip(row.__fields__, row, strict=True))
+    return [by_name.get(name) for name in names]
