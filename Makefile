@@ -34,7 +34,7 @@ unit: setup ## the tests that need no brokers, no Spark and no Airflow, in half 
 test: ## every check of code and pages, and every quick test: lint, docs, unit, dags, integration
 	@$(BOOTSTRAP) --oracle
 	@$(MAKE) --no-print-directory --jobs 3 lint quick archive docs
-	$(PYTHON) -m pytest $(PARALLEL) tests/integration
+	$(PYTHON) -m pytest $(PARALLEL) --durations 40 --durations-min 20 tests/integration
 
 quick: setup
 	$(PYTHON) -m pytest -n 2 tests/unit tests/dags
