@@ -105,6 +105,7 @@ def written(methods: tuple[Any, Any], results: Iterator[Any]) -> tuple[bytes, li
 def serializer() -> TransformWithStateInPySparkRowSerializer:
     made = TransformWithStateInPySparkRowSerializer(arrow_max_records_per_batch=10_000)
     made.key_offsets = [0, 1]
+    made.taken_batch = 0  # type: ignore[attr-defined]
     return made
 
 
@@ -138,6 +139,19 @@ def without_nulls(row: dict[str, Any]) -> Row:
 def test_spark_is_given_the_rows_that_pyspark_gives(groups: list[int], shape: Callable[[Any], Row]) -> None:
     made = [[shape(row) for row in rows(count, keys=9, seed=count)] for count in [*groups, 0]]
     assert written(OURS, iter(made)) == written(PYSPARKS, iter(made))
+
+
+def test_what_is_made_of_a_batch_is_written_before_the_next_is_taken() -> None:
+    made = serializer()
+    stream = io.BytesIO()
+
+    def results() -> Iterator[Any]:
+        for _, _, of_key in keyed_state.load_stream(made, batches(rows(500, keys=300, seed=1), 100)):
+            yield [(iter(of_key or ()), SCHEMA)]
+
+    keyed_state.dump_stream(made, results(), stream)
+    counts = [batch.num_rows for batch in pa.ipc.open_stream(io.BytesIO(stream.getvalue()[4:]))]
+    assert counts == [100] * 5
 
 
 def test_the_rows_of_a_key_are_made_before_the_next_key_begins() -> None:

@@ -47,19 +47,20 @@ def load_stream(serializer: Any, stream: Any) -> Iterator[tuple[Any, Any, Any]]:
         serializer: PySpark's, which knows the columns of the key.
         stream: Has Arrow batches, in which the rows of a key follow each other.
     """
-    rows = _rows(ArrowStreamSerializer.load_stream(serializer, stream), serializer.key_offsets)
+    serializer.taken_batch = 0  # for dump_stream, which reads on what this yields
+    rows = _rows(serializer, ArrowStreamSerializer.load_stream(serializer, stream))
     for key, of_key in groupby(rows, key=itemgetter(0)):
         yield Mode.PROCESS_DATA, key, map(itemgetter(1), of_key)
     yield Mode.PROCESS_TIMER, None, None
     yield Mode.COMPLETE, None, None
 
 
-def _rows(batches: Iterable[pa.RecordBatch], key_offsets: Iterable[int]) -> Iterator[tuple[tuple[Any, ...], Row]]:
-    for batch in batches:
+def _rows(serializer: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[Any, ...], Row]]:
+    for serializer.taken_batch, batch in enumerate(batches):
         row = Row(*batch.schema.names)
         for begin in range(0, batch.num_rows, _ROWS):
             columns = [column.to_pylist() for column in batch.slice(begin, _ROWS).columns]
-            keys = zip(*(columns[offset] for offset in key_offsets), strict=True)
+            keys = zip(*(columns[offset] for offset in serializer.key_offsets), strict=True)
             for key, values in zip(keys, zip(*columns, strict=True), strict=True):
                 yield key, row(*values)
 
@@ -67,25 +68,28 @@ def _rows(batches: Iterable[pa.RecordBatch], key_offsets: Iterable[int]) -> Iter
 def dump_stream(serializer: Any, results: Iterable[Any], stream: Any) -> None:
     """Write what PySpark's own method does, in fewer batches.
 
+    Rows of one batch that was read are not kept until the next one: Spark bounds the bytes of a batch, too.
+
     Args:
-        serializer: PySpark's.
+        serializer: PySpark's, after :func:`load_stream`.
         results: For each key its rows, which are made while they are read, and their type.
         stream: Takes Arrow batches.
     """
-    ArrowStreamUDFSerializer.dump_stream(serializer, _batches(results), stream)  # type: ignore[no-untyped-call]
+    ArrowStreamUDFSerializer.dump_stream(serializer, _batches(serializer, results), stream)  # type: ignore[no-untyped-call]
 
 
-def _batches(results: Iterable[Any]) -> Iterator[tuple[pa.RecordBatch, pa.DataType]]:
+def _batches(serializer: Any, results: Iterable[Any]) -> Iterator[tuple[pa.RecordBatch, pa.DataType]]:
     made: list[Any] = []
+    made_of = 0
     arrow_type: Any = None
     for ((rows, spark_type),) in results:
         if arrow_type is None:
             arrow_type = to_arrow_type(spark_type, timezone="UTC", prefers_large_types=False)
         for row in rows:
-            made.append(row)
-            if len(made) == _ROWS:
+            if len(made) == _ROWS or serializer.taken_batch != made_of:
                 yield _batch(made, arrow_type), arrow_type
-                made = []
+                made, made_of = [], serializer.taken_batch
+            made.append(row)
     yield _batch(made, arrow_type), arrow_type  # there is always one: Spark waits for the type
 
 
