@@ -18,7 +18,7 @@ from streamplan.errors import StreamplanError
 from streamplan.settings import Settings
 from streamplan.spark.submit import JVM_OPTIONS, QUIET_CLASS_DATA, class_archive, pyspark_home, submit_environment
 
-TRAINING_SECONDS = 300
+TRAINING_SECONDS = 900
 
 
 def make_class_archive(environment: Mapping[str, str], log_file: Path) -> None:

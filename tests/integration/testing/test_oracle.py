@@ -76,11 +76,11 @@ OUTPUTS = {
             pytest.param(OUTPUTS[name], 1, 6, id=name)
             for name in (
                 "functions",
-                "told timestamps",
                 "one source of several topics",
                 "a topic that is written, and read twice",
             )
         ),
+        pytest.param(OUTPUTS["told timestamps"], 1, 6, id="told timestamps", marks=pytest.mark.soak),
     ],
 )
 def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: str, seed: int, count: int) -> None:
@@ -269,7 +269,7 @@ FUNCTIONS_COGROUPED = (
 @pytest.mark.parametrize(
     ("windows", "seed", "count"),
     [
-        ("", 3, 8),
+        ("", 3, 6),
         pytest.param("", 3, 16, marks=pytest.mark.soak),
         *(pytest.param(windows, seed, 50, marks=pytest.mark.soak) for seed in range(4, 14)
           for windows in ("", " sessions;", " hopping_windows;")),
@@ -336,13 +336,6 @@ def test_the_store_of_a_class_has_the_bytes_of_the_library(jvm: Any, seed: int) 
             1,
             5,
             id="joins of streams",
-        ),
-        pytest.param(
-            "stream b; stream a; outer_join_soon 0; to joined",
-            late_records,
-            1,
-            6,
-            id="joins of streams, long",
             marks=pytest.mark.soak,
         ),
         pytest.param(TABLES_JOINED_IN_ALL_WAYS[3], table_records, 1, 6, id="joins of tables", marks=pytest.mark.soak),

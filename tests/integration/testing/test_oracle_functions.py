@@ -34,7 +34,7 @@ GROUPED = (
 LOOKED_UP = "global_table t; stream a; python_left_join_global 0; to joined"
 
 
-@pytest.mark.parametrize(("text", "seed", "count"), sized(OF_TABLES, OF_TABLES, (1, 4), (1, 30)))
+@pytest.mark.parametrize(("text", "seed", "count"), sized(OF_TABLES, ["tables"], (1, 4), (1, 30)))
 def test_functions_of_a_table_and_of_keys_do_what_those_of_the_library_do(
     spark: SparkSession, jvm: Any, text: str, seed: int, count: int
 ) -> None:
@@ -50,6 +50,7 @@ def test_functions_of_a_table_of_windows_do_what_those_of_the_library_do(
     assert compare(spark, jvm, steps, late_records(1, steps, count)) > 5
 
 
+@pytest.mark.soak
 def test_a_function_groups_a_table_as_in_the_library(spark: SparkSession, jvm: Any) -> None:
     """Also behind a restore from the changelog of the table."""
     records = [Piped("a", key, value, BEGIN + at) for at, (key, value) in enumerate(REGROUPED)]

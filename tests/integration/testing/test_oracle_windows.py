@@ -526,7 +526,7 @@ COGROUPED_SESSIONS = (COGROUPED % " sessions;").replace("to totals", "to_session
 
 @pytest.mark.parametrize(
     ("word", "seed", "count"),
-    [("", 4, 6), *(pytest.param(word, 3, 12, marks=pytest.mark.soak) for word in ("", "python_"))],
+    [pytest.param(word, 3, 12, marks=pytest.mark.soak) for word in ("", "python_")],
 )
 def test_sliding_windows_of_two_streams_are_those_of_the_library(
     spark: SparkSession, jvm: Any, word: str, seed: int, count: int
@@ -592,7 +592,6 @@ SUPPRESSED = {
     ("text", "word", "seed", "count"),
     [
         (SUPPRESSED["counted"], "short_hops", 1, 7),
-        (SUPPRESSED_SESSIONS, "brief_sessions", 1, 7),
         pytest.param(SUPPRESSED["counted"], "short_hops", 1, 12, marks=pytest.mark.soak),
         pytest.param(SUPPRESSED["before other state"], "strict_windows", 2, 12, marks=pytest.mark.soak),
         *(
@@ -730,7 +729,6 @@ TIME_LIMITED = {
 @pytest.mark.parametrize(
     ("text", "seed", "count"),
     [
-        (TIME_LIMITED["of a table"], 2, 8),
         (TIME_LIMITED["of windows"], 2, 6),
         *(
             pytest.param(text, seed, 14, marks=pytest.mark.soak)
