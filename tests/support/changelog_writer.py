@@ -36,10 +36,15 @@ class ChangelogWriter:
         assert self._producer.flush(SECONDS) == 0
         (self._producer.commit_transaction if commit else self._producer.abort_transaction)(SECONDS)
 
-    def put(self, topic: str, key: bytes, value: bytes | None, *, of: bytes | None = None) -> None:
-        """``of``: the application's key, by which the record is placed, where it is not all of the key."""
+    def put(self, topic: str, key: bytes, value: bytes | None, *, of: bytes | None = None, at: int = 0) -> None:
+        """Write a record.
+
+        Args:
+            of: The application's key, by which the record is placed, where it is not all of the key.
+            at: The timestamp; 0 for now. The retention of a window's changelog deletes old records at once.
+        """
         partition = partition_for_key(key if of is None else of, self._partitions)
-        self._producer.produce(topic, value, key, partition)
+        self._producer.produce(topic, value, key, partition, timestamp=at)
 
     def flush(self) -> None:
         assert self._producer.flush(SECONDS) == 0

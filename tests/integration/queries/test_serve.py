@@ -116,7 +116,7 @@ def changelog(name: str) -> str:
 def write(deployed: ChangelogWriter, name: str, **counts: int) -> None:
     with deployed.transaction():
         for key, count in counts.items():
-            deployed.put(changelog(name), key.encode(), count.to_bytes(8, "big"))
+            deployed.put(changelog(name), key.encode(), count.to_bytes(8, "big"), at=1_000)
 
 
 def test_a_service_answers_follows_and_ends_with_a_signal(

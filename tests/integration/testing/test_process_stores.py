@@ -264,7 +264,7 @@ def last_of_each_key(records: list[tuple[Any, ...]]) -> dict[Any, Any]:
     return {key: (value, at) for key, value, at, _ in records}
 
 
-@pytest.mark.parametrize("turns", [20, *soak([40])])
+@pytest.mark.parametrize("turns", [14, *soak([40])])
 def test_processors_with_shared_stores_windows_and_punctuators_agree_with_the_library(
     spark: SparkSession, jvm: Any, turns: int
 ) -> None:
@@ -411,7 +411,7 @@ class LibraryFound:
         return json.loads(bytes(row.value()))["n"], int(row.timestamp())
 
 
-@pytest.mark.parametrize("turns", [24, *soak([40])])
+@pytest.mark.parametrize("turns", [14, *soak([40])])
 def test_classes_with_and_without_a_store_read_a_global_table_as_in_the_library(
     spark: SparkSession, jvm: Any, turns: int
 ) -> None:

@@ -291,7 +291,7 @@ def in_bytes(record: Any) -> tuple[bytes, bytes | None, int]:
     return name, None if record.value is None else record.value.to_bytes(8, "big"), ms(record.timestamp)
 
 
-@pytest.mark.parametrize(("turns", "of_turn"), [(10, 20), pytest.param(20, 20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("turns", "of_turn"), [(6, 20), pytest.param(20, 20, marks=pytest.mark.soak)])
 def test_the_methods_of_the_stores_answer_as_those_of_the_library(
     spark: SparkSession, jvm: Any, turns: int, of_turn: int
 ) -> None:
