@@ -534,7 +534,7 @@ WITH_GRACE = {
 @pytest.mark.parametrize(
     ("text", "seed", "count"),
     [
-        (WITH_GRACE["joined or not"], 1, 5),
+        (WITH_GRACE["joined or not"], 1, 7),
         pytest.param(WITH_GRACE["joined or not"], 1, 24, marks=pytest.mark.soak),
         *(pytest.param(text, seed, 60, marks=pytest.mark.soak) for text in WITH_GRACE.values() for seed in range(3, 6)),
     ],
