@@ -43,6 +43,8 @@ def _unpickled(kind: type[KeyedState]) -> KeyedState:
 def load_stream(serializer: Any, stream: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Yield what PySpark's own method does: the mode, and for rows their key and the rows.
 
+    But maps are dictionaries, as a state variable needs them. PySpark gives a list of pairs.
+
     Args:
         serializer: PySpark's, which knows the columns of the key.
         stream: Has Arrow batches, in which the rows of a key follow each other.
@@ -59,7 +61,7 @@ def _rows(serializer: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[
     for serializer.taken_batch, batch in enumerate(batches):
         row = Row(*batch.schema.names)
         for begin in range(0, batch.num_rows, _ROWS):
-            columns = [column.to_pylist() for column in batch.slice(begin, _ROWS).columns]
+            columns = [column.to_pylist(maps_as_pydicts="strict") for column in batch.slice(begin, _ROWS).columns]
             keys = zip(*(columns[offset] for offset in serializer.key_offsets), strict=True)
             for key, values in zip(keys, zip(*columns, strict=True), strict=True):
                 yield key, row(*values)
