@@ -96,6 +96,17 @@ def test_two_ways_of_a_record_meet_in_the_order_of_the_library(spark: SparkSessi
     assert compare(spark, jvm, steps, records, deletes=False, restored_at=(3,)) > 0
 
 
+def test_an_update_meets_what_it_is_joined_to_in_the_order_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    """The update goes to the join of streams first, and waits there for what the join of tables makes of it."""
+    steps = program(
+        "stream a; table u; @0 group_by_key; python_aggregate; to_stream; to latest; @1 join_tables 3; to_stream; "
+        "outer_join_soon 4; to joined"
+    )
+    values = [("u", 0, 5), ("a", 180, 0), ("u", 181, 1), ("a", 201, 3)]
+    records = [one(topic, second, b'{"n": %d, "s": "x"}' % n) for topic, second, n in values]
+    assert compare(spark, jvm, steps, records, deletes=False) > 0
+
+
 def test_a_record_of_a_table_without_a_key_moves_the_time_of_a_class(spark: SparkSession, jvm: Any) -> None:
     """The library drops it behind its source, and one that is not read before it."""
     steps = program("stream a; table t; @0 process; to made; @0 join 1; to joined")

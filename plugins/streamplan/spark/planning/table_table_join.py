@@ -130,10 +130,10 @@ def joined_tables(batch: DataFrame, joins: Joins, frames: Mapping[str, RecordFra
         rows = rows.withColumn("record", F.col("record").withField("timestamp", F.timestamp_millis("at")))
         data = _with_value(rows, join.number, joins.of_nodes, list(frames.values()))
         value = F.col(_value(join.number))
-        place = (
-            _way_of_joined(joins.subtopology, node, ways, list(frames)) if ways.places else F.array(F.lit(join.number))
-        )
-        record = F.col("record").withField("order", F.concat("record.order", place))
+        order = F.concat("record.order", F.array(F.lit(join.number)))
+        if ways.places:
+            order = _order_of_joined(joins.subtopology, node, ways, list(frames))
+        record = F.col("record").withField("order", order)
         record = record.withField("value", F.when(value.isNotNull(), F.lit(b"")))
         data = data.select(F.col(f"{_value(join.number)}.*"), record.alias("record"))
         encoded = F.when(F.col("record.value").isNotNull(), F.expr(value_expression(declared_fields(data))))
@@ -145,13 +145,19 @@ def joined_tables(batch: DataFrame, joins: Joins, frames: Mapping[str, RecordFra
     return found
 
 
-def _way_of_joined(subtopology: Subtopology, node: Processor, ways: Ways, tables: Sequence[str]) -> Column:
-    """The places of the way by which a record of a table reaches the node that passes what it is joined to."""
+def _order_of_joined(subtopology: Subtopology, node: Processor, ways: Ways, tables: Sequence[str]) -> Column:
+    """The ``order`` of what a record of a table is joined to: with its way to the node that passes it."""
     behind = {name: node.name in subtopology.downstream_of([name]) for name in tables}
-    found = F.array().cast("array<int>")
+    found = F.col("record.order")
     for number, name in enumerate(tables):
-        if behind[name] and (way := ways.between(subtopology, name, node.name)):
-            found = F.when(F.col("source") == number, F.array(*map(F.lit, way))).otherwise(found)
+        if behind[name]:
+            begun = [ways.begun[name]] if name in ways.begun else []
+            before, way = (
+                F.array(*map(F.lit, places)).cast("array<int>")
+                for places in (begun, ways.between(subtopology, name, node.name))
+            )
+            order = F.concat(before, "record.order", way)
+            found = F.when(F.col("source") == number, order).otherwise(found)
     return found
 
 
