@@ -31,7 +31,7 @@ def newer(old: object, new: object) -> object:
 
 
 def declare(topology: Topology, kind: str) -> KStream:
-    first, second = topology.stream("a", value=VALUE), None
+    first = topology.stream("a", value=VALUE)
     match kind:
         case "join with a table":
             return first.join(topology.table("b", value=VALUE, store="rows"), OF_TABLE)
