@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.local.brokers import LocalKafka
@@ -148,14 +149,14 @@ def test_rows_are_arranged_as_spark_sorts_them(spark: SparkSession) -> None:
             [random.randrange(3) for _ in range(random.randrange(3))],
             None,
             random.choice([None, 1, 2]),
-            random.randrange(3),
         )
         for number in range(300)
     ]
-    frame = spark.createDataFrame(rows, f"{OUTPUT}, turn int")
-    ordered_by = ["turn", "partition_time", "topic", "offset", "order"]
-    expected = [tuple(row) for row in frame.coalesce(1).sortWithinPartitions(*ordered_by).select(*ordered_by).collect()]
-    arranged = PlannedRows().arranged(frame.toArrow(), 3)
+    frame = spark.createDataFrame(rows, OUTPUT)
+    ordered_by = ["partition_time", "topic", "offset", "order"]
+    in_order = frame.coalesce(1).sortWithinPartitions(F.col("topic").isNull(), *ordered_by)
+    expected = [tuple(row) for row in in_order.select(*ordered_by).collect()]
+    arranged = PlannedRows(divisible=True).arranged(frame.toArrow(), 3)
     found = arranged.to_pylist()
     assert [tuple(row[name] for name in ordered_by) for row in found[:-1]] == expected
     assert sorted(row["key"] for row in found[:-1]) == sorted(row[2] for row in rows)

@@ -46,7 +46,7 @@ def test_the_writer_makes_a_field_the_key_and_the_state_is_in_the_streaming_plan
     assert rekeying.rows is rekeying.batch
     assert (rekeying.stateful, rekeying.cache_batch) == (False, False)
     assert list(rekeying.schemas) == ["shops-repartition"]
-    assert counting.row_format == PlannedRows()
+    assert counting.row_format == PlannedRows(divisible=False)
     assert (counting.stateful, counting.cache_batch) == (True, False)
     assert [output.topic for output in counting.outputs] == ["planned-shops-changelog"]
 

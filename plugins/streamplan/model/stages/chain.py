@@ -35,6 +35,11 @@ class StageChain(Stage):
         return any(part.needs_every_record for part in self.parts)
 
     @property
+    def is_divisible(self) -> bool:
+        """See :attr:`Stage.is_divisible`."""
+        return all(part.is_divisible for part in self.parts)
+
+    @property
     def recounts_in_state(self) -> bool:
         """See :attr:`Stage.recounts_in_state`."""
         return any(part.recounts_in_state for part in self.parts)

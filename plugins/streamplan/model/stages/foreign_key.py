@@ -31,6 +31,7 @@ class ForeignKeyStage(Stage):
     leaves_out_records: ClassVar[bool] = True
 
     recounts_last_updates = True
+    is_divisible = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:

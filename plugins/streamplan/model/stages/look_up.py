@@ -21,6 +21,7 @@ class LookUpStage(Stage):
 
     restores_deletions = True
     recounts_in_state = True
+    is_divisible = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:

@@ -33,6 +33,7 @@ class OldValuesStage(Stage):
     needs_every_record = True
     recounts_in_state = True
     needs_superseded = True
+    is_divisible = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:

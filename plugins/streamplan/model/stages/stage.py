@@ -79,6 +79,11 @@ class Stage:
         return False
 
     @property
+    def is_divisible(self) -> bool:
+        """Whether each row of a micro-batch is made of one record, so that a part of it can be committed."""
+        return False
+
+    @property
     def is_native(self) -> bool:
         """Whether it is Spark's ``groupBy().agg()``, which must be alone, and not a ``transformWithState``."""
         return False
@@ -233,6 +238,8 @@ class Stage:
 @dataclass(frozen=True)
 class StatelessStage(Stage):
     """Stands for no state, where a sub-topology has none."""
+
+    is_divisible = True
 
     @property
     def needs_other_records(self) -> str:

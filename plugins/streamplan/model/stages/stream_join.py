@@ -21,6 +21,7 @@ class StreamJoinStage(Stage):
 
     has_one_node: ClassVar[bool] = True
     sorts_in_python = True
+    is_divisible = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:

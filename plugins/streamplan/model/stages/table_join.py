@@ -28,6 +28,7 @@ class TableJoinStage(Stage):
 
     recounts_in_state = True
     recounts_last_updates = True
+    is_divisible = True
 
     @classmethod
     def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:

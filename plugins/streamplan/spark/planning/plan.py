@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from streamplan.model.left_out import records_left_out
 from streamplan.model.linking import functions_of, is_record_by_record, passing, re_keying
-from streamplan.model.merge_order import makes_updates
 from streamplan.model.operations import (
     ACTS,
     SETS_KEY,
@@ -39,7 +38,7 @@ from streamplan.spark.planning.output_rows import rows_of_records
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.planning.stages.stage_plan import Cut, Sources, StagePlan, batch_of
-from streamplan.spark.sink.spec import TASK_ORDER, TURN, Output, PartitionBy, Turn
+from streamplan.spark.sink.spec import TASK_ORDER, Output, PartitionBy
 from streamplan.spark.sink.writers import PassedRecords, PlannedRows, RekeyedRecords, RowFormat, RowsOfRecords
 
 
@@ -179,14 +178,14 @@ def planned_behind(
     outputs = outputs_of(pipeline, subtopology)
     planner.plan(subtopology.nodes)
     output = planner.take_output_rows()
-    rows = reduce(lambda upper, lower: upper.unionByName(lower), output.rows).withColumn(TURN, _turn(subtopology))
+    rows = reduce(lambda upper, lower: upper.unionByName(lower), output.rows)
     return SubtopologyPlan(
         cut.streaming,
         stage.stage.has_state,
         cut.batch,
         _by_task(rows, pipeline.partitions(subtopology)),
         rows,
-        PlannedRows(),
+        PlannedRows(stage.stage.is_divisible),
         outputs,
         output.schemas,
         planner.written,
@@ -213,8 +212,9 @@ def _by_task(together: DataFrame, partitions: int) -> DataFrame:
     """Arrange rows so that one Spark task, and no other, writes for a stream task, in the order of the records.
 
     :class:`PlannedRows` commits between two records: the rows of one record follow each other, and the records of one
-    topic have the order of its offsets. A row for each partition, sorted last, tells the writer that it has seen all
-    rows of the partition.
+    topic have the order of its offsets. What belongs to no record comes behind them: updates of aggregates, which the
+    library's record cache passes then, and changes of stores. A row for each partition, sorted last, tells the writer
+    that it has seen all rows of the partition.
     """
     types = {name: data_type for name, data_type in together.dtypes if name != "partition"}
     last_rows = together.sparkSession.range(0, partitions, 1, 1).select(
@@ -224,14 +224,7 @@ def _by_task(together: DataFrame, partitions: int) -> DataFrame:
     )
     marked = together.withColumn("last", F.lit(False)).unionByName(last_rows)
     placed = marked.repartitionById(partitions, F.col("partition"))
-    return placed.sortWithinPartitions("last", TURN, *TASK_ORDER)
-
-
-def _turn(subtopology: Subtopology) -> Column:
-    """Other stores than those of aggregates are given records, too, and their updates of a key keep their order."""
-    of_aggregates = [number for number, node in enumerate(subtopology.writers) if makes_updates(node)]
-    of_update = F.when(F.col("output").isin(of_aggregates), int(Turn.STORED)).otherwise(int(Turn.UPDATES))
-    return F.when(F.col("topic").isNull(), of_update).otherwise(int(Turn.RECORDS))
+    return placed.sortWithinPartitions("last", F.col("topic").isNull(), *TASK_ORDER)
 
 
 def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | None:

@@ -1,8 +1,8 @@
 """Records that a Python class, or a Python function, processes with the state of their key: ``transformWithState``.
 
 :mod:`streamplan.spark.planning.process_state` has the state of a stream task, and calls the class. What it makes of a
-record belongs to that record. What the store has changed is given at the end of a micro-batch, so that a micro-batch in
-which the store has changed is committed as a whole.
+record belongs to that record. What the store has changed is given at the end of a micro-batch, so that a micro-batch is
+committed as a whole.
 """
 
 from __future__ import annotations

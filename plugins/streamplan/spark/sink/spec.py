@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka_types import Header, TopicPartition
@@ -23,22 +23,6 @@ NULL_KEY = "the key is null"
 
 TASK_ORDER = ("partition_time", "topic", "offset", "order")
 """The columns by which the records of a stream task are ordered, in the plan, in a state and when they are written."""
-
-TURN = "turn"
-"""The column that comes before these when rows are written, with a number of :class:`Turn`."""
-
-
-class Turn(IntEnum):
-    """What the rows of a micro-batch were made of. The smallest are written first.
-
-    ``STORED``   updates of aggregates for their changelogs, which tell a writer to commit the micro-batch as a whole
-    ``RECORDS``  records that were read
-    ``UPDATES``  what comes of updates of aggregates, which the library's record cache passes behind the records
-    """
-
-    STORED = 0
-    RECORDS = 1
-    UPDATES = 2
 
 
 class PartitionBy(StrEnum):

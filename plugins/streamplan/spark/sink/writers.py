@@ -42,7 +42,6 @@ from streamplan.spark.sink.spec import (
     DEAD_LETTER,
     PASSED_OVER,
     TASK_ORDER,
-    TURN,
     HandedOnTo,
     Output,
     RejectedRecord,
@@ -93,7 +92,6 @@ class TaskProgress:
     """How far a writer is with one stream task.
 
     ``next_offsets``  by source topic the offset past the last record that came
-    ``divisible``     whether each row was made of one record, so that a part of the micro-batch can be committed
     ``complete``      whether the row came that ends the partition
     ``topics``        those with records of the micro-batch, apart from the dead-letter topic
     ``handed_on``     takes the records for the sub-topology that reads them, also those that an earlier run has
@@ -103,7 +101,6 @@ class TaskProgress:
     transaction: TaskOutput
     handed_on: HandedOn | None = None
     next_offsets: dict[str, int] = field(default_factory=dict)
-    divisible: bool = True
     complete: bool = False
     written: int = 0
     dead_lettered: int = 0
@@ -141,10 +138,14 @@ class PlannedRows:
     """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`, and a column ``last``.
 
     A row with ``last`` ends a partition and carries nothing else. Rows that were made of one record follow each other,
-    and those of one topic have the order of its offsets. So a long micro-batch is committed in parts between two
-    records, and a run of it skips what is committed. What was aggregated over many records is committed as a whole. Its
-    changelog comes first, without topic and offset.
+    and those of one topic have the order of its offsets. Rows without topic and offset, which belong to no record, come
+    behind them.
+
+    ``divisible``  whether each row is made of one record. Then a long micro-batch is committed in parts between two
+                   records, and a run of it skips what is committed. Any other one is committed as a whole.
     """
+
+    divisible: bool
 
     def arriving(self, rows: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         """A sort has waited for all of them; see :meth:`RowFormat.arriving`."""
@@ -161,25 +162,25 @@ class PlannedRows:
             rows = _not_yet_committed(rows, transaction)
         if not rows.num_rows:
             return
-        task.divisible = task.divisible and not rows["offset"].null_count
-        if task.divisible and task.next_offsets and transaction.old:
+        if self.divisible and task.next_offsets and transaction.old:
             begun = _rows_of_record_begun(rows, task)
             if begun < rows.num_rows:
                 _write_rows(rows.slice(0, begun), task)
                 transaction.commit_part(task.next_offsets)
                 rows = rows.slice(begun)
         _write_rows(rows, task)
-        if task.divisible:
+        if self.divisible:
             task.next_offsets |= _next_offsets(rows)
 
     def arranged(self, rows: pa.Table, partition: int) -> pa.Table:
         """Sort the rows as :func:`streamplan.spark.planning.plan.plan_subtopology` lets Spark sort them.
 
-        Nulls come first, as in Spark.
+        Nulls come first, as in Spark, but for those of a topic.
         """
-        values = [rows[name].to_pylist() for name in (TURN, *TASK_ORDER)]
+        topics, values = rows["topic"].to_pylist(), [rows[name].to_pylist() for name in TASK_ORDER]
         indices = sorted(
-            range(rows.num_rows), key=lambda row: tuple((value[row] is not None, value[row]) for value in values)
+            range(rows.num_rows),
+            key=lambda row: (topics[row] is None, *((value[row] is not None, value[row]) for value in values)),
         )
         marked = rows.take(indices).append_column("last", pa.array([False] * rows.num_rows, pa.bool_()))
         columns = [pa.nulls(1, data_type) for data_type in rows.schema.types]
@@ -576,7 +577,7 @@ def _write_rows(rows: pa.RecordBatch, task: TaskProgress) -> None:
 def _rows_of_record_begun(rows: pa.RecordBatch, task: TaskProgress) -> int:
     """Return how many of the first rows were made of the record that the rows before them were made of."""
     topics, offsets = rows["topic"], rows["offset"]
-    ahead = pa.array([True] * rows.num_rows)
+    ahead = pa.array([True] * rows.num_rows, pa.bool_())
     for topic, next_offset in task.next_offsets.items():
         ahead = pc.and_(ahead, pc.or_(pc.not_equal(topics, topic), pc.greater_equal(offsets, next_offset)))
     first = pc.index(ahead, True).as_py()
@@ -608,7 +609,7 @@ def _not_yet_committed(rows: pa.RecordBatch, transaction: TaskOutput) -> pa.Reco
             observed=f"positions {transaction.positions}",
             remedy="The checkpoint is an old copy, or another's: bring the newest back, or reset the application.",
         )
-    uncommitted = pa.array([False] * rows.num_rows)
+    uncommitted = pa.array([False] * rows.num_rows, pa.bool_())
     for topic, position in transaction.positions.items():
         ahead = pc.and_(pc.equal(rows["topic"], topic), pc.greater_equal(rows["offset"], position))
         uncommitted = pc.or_(uncommitted, ahead)

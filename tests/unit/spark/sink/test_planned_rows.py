@@ -72,10 +72,10 @@ def name(row: Row) -> bytes:
     return repr(row).encode()
 
 
-def write(transaction: FakeTransaction, batches: list[pa.RecordBatch]) -> None:
+def write(transaction: FakeTransaction, batches: list[pa.RecordBatch], *, divisible: bool = True) -> None:
     task = TaskProgress(cast(TaskTransaction, transaction))
     for rows in batches:
-        PlannedRows().write(rows, task)
+        PlannedRows(divisible).write(rows, task)
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -114,13 +114,21 @@ def test_rows_of_one_record_are_not_divided_by_their_outputs() -> None:
     assert transaction.written == [name(rows[2]), name(rows[3])]
 
 
+def test_the_end_of_a_partition_comes_by_itself_behind_a_part() -> None:
+    end = batch([(None, None, 0)]).set_column(10, "last", pa.array([True]))
+    transaction = FakeTransaction({"a": 5, "b": 0})
+    write(transaction, [batch([("a", 5, 0)]), batch([("a", 6, 0)]), end])
+    assert transaction.parts == [([name(("a", 5, 0))], {"a": 6})]
+    assert transaction.written == [name(("a", 6, 0))]
+
+
 def test_what_was_aggregated_is_committed_as_a_whole() -> None:
     aggregated: list[Row] = [(None, None, n) for n in range(3)]
     early: list[Row] = [("a", 7, 0), ("a", 8, 0)]
-    batches = [batch([row]) for row in (*aggregated, *early)]
+    batches = [batch([row]) for row in (*early, *aggregated)]
     transaction = FakeTransaction({"a": 5, "b": 0})
-    write(transaction, batches)
+    write(transaction, batches, divisible=False)
     assert transaction.parts == []
     assert len(transaction.written) == 5
     with pytest.raises(Refused, match="a part of the micro-batch is committed already"):
-        write(FakeTransaction({"a": 8, "b": 0}), batches)
+        write(FakeTransaction({"a": 8, "b": 0}), batches, divisible=False)
