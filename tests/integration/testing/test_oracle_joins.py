@@ -434,7 +434,7 @@ def versioned_records(seed: int, count: int) -> list[Piped]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [(0, 40), *(pytest.param(seed, 100, marks=pytest.mark.soak) for seed in range(101))]
+    ("seed", "count"), [(0, 20), *(pytest.param(seed, 100, marks=pytest.mark.soak) for seed in range(101))]
 )
 def test_a_versioned_table_gives_the_rows_of_the_library(jvm: Any, seed: int, count: int) -> None:
     """The state without Spark."""
@@ -456,7 +456,8 @@ def test_a_versioned_table_gives_the_rows_of_the_library(jvm: Any, seed: int, co
     assert met > count // 5
 
 
-@pytest.mark.parametrize(("seed", "count"), [(1, 3), *(pytest.param(n, 30, marks=pytest.mark.soak) for n in range(5))])
+@pytest.mark.soak
+@pytest.mark.parametrize(("seed", "count"), [(1, 3), *((seed, 30) for seed in range(5))])
 def test_a_stream_is_joined_with_a_versioned_table_as_in_the_library(
     spark: SparkSession, jvm: Any, seed: int, count: int
 ) -> None:
@@ -614,7 +615,7 @@ BY_FUNCTION = {
 @pytest.mark.parametrize(
     ("text", "seed", "count"),
     [
-        pytest.param(BY_FUNCTION["streams"], 5, 6, id="streams"),
+        pytest.param(BY_FUNCTION["streams"], 5, 6, id="streams", marks=pytest.mark.soak),
         pytest.param(BY_FUNCTION["a table"], 4, 6, id="a table"),
         pytest.param(BY_FUNCTION["a global table"], 4, 6, id="a global table"),
         pytest.param(BY_FUNCTION["streams"], 3, 14, id="streams, long", marks=pytest.mark.soak),
