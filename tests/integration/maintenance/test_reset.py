@@ -150,9 +150,8 @@ def test_an_application_whose_name_begins_alike_is_left_alone(
 STEPS = ("fence", "delete_group", "delete_topics", "checkpoints.delete", "apply_topics")
 
 
-@pytest.mark.parametrize(
-    ("when", "step"), [("before", STEPS[0]), *(("after", step) for step in STEPS)]
-)  # "before" another one is "after" the one before it
+# What is before any other step is behind the one before it.
+@pytest.mark.parametrize(("when", "step"), [("before", STEPS[0]), *(("after", step) for step in STEPS)])
 def test_died_halfway_and_run_again(
     app: TransactionalApplication, settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str, when: str
 ) -> None:

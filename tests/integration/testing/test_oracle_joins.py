@@ -434,7 +434,7 @@ def versioned_records(seed: int, count: int) -> list[Piped]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [(0, 20), *(pytest.param(seed, 100, marks=pytest.mark.soak) for seed in range(101))]
+    ("seed", "count"), [(0, 40), *(pytest.param(seed, 100, marks=pytest.mark.soak) for seed in range(101))]
 )
 def test_a_versioned_table_gives_the_rows_of_the_library(jvm: Any, seed: int, count: int) -> None:
     """The state without Spark."""

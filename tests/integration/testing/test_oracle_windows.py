@@ -184,8 +184,9 @@ GROUPED_WINDOWS = (
 )
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("text", [GROUPED_WINDOWS.partition("; @3")[0], GROUPED_WINDOWS], ids=["values", "and counts"])
+@pytest.mark.parametrize(
+    "text", [GROUPED_WINDOWS.partition("; @3")[0], *soak([GROUPED_WINDOWS])], ids=["values", "and counts"]
+)
 def test_windows_are_grouped_as_in_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
     """Within a group, into another one, into none, and out of all. One record is late, and one too late."""
     sold = [
