@@ -40,7 +40,9 @@ DEFAULT_PORTS = {
     "kafka-2-internal": 9194,
     "kafka-2-ssl": 9195,
 }
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0
+"""On a quiet machine it takes some seconds. One with much else to do was seen to need more than a minute."""
+
 GRACE_SECONDS = 20.0
 HEAP = ("-Xms256m", "-Xmx512m")
 

@@ -83,6 +83,7 @@ class Airflow:
         said = [self.cluster.evidence()]
         for name in COMPONENTS.values():
             command = ["kubectl", "logs", "--namespace", "airflow", name, "--all-containers", "--tail=60"]
+            # A component that has no pod yet has no logs, and those of the others are still wanted.
             said.append(
                 run(["bash", "-c", f"{' '.join(command)} 2>&1 || true"], self.cluster.plane.environment, seconds=60)
             )

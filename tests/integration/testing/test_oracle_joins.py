@@ -552,6 +552,8 @@ def test_records_wait_for_late_rows_of_a_versioned_table_as_in_the_library(
         for record in records_that_wait(seed, count):
             if record.topic == "a" and record.key is None and "left_join_late" in text:
                 continue  # the library fails: the next test
+            if record.value is None and "select_key" in text:
+                continue  # the library repartitions it for a left join, which drops it: the offsets are others
             pipe(driver, record)
             library.pipe(record)
             raw = library.raw_outputs()

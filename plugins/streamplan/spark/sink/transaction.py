@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.groups import committed_offsets
-from streamplan.kafka.requests import is_fenced
+from streamplan.kafka.requests import call_with_retry, is_fenced
 from streamplan.kafka.task_ownership import superseded_error
 from streamplan.kafka.transactions import (
     DEADLINE_SECONDS,
@@ -444,14 +444,13 @@ class HandedOnTransaction(TaskTransaction):
 
         The brokers confirm a transaction before its markers are in all partitions.
         """
-        place = confluent_kafka.TopicPartition(topic, self.partition)
-        _, end = _consumer(self.spec, "read_uncommitted").get_watermark_offsets(place, DEADLINE_SECONDS)
+        end = self._watermark(topic, "read_uncommitted")
         seconds = self.spec.transaction_timeout_ms / 1000 + DEADLINE_SECONDS
         deadline = time.monotonic() + seconds
         while True:
-            _, stable = _consumer(self.spec).get_watermark_offsets(place, DEADLINE_SECONDS)
+            stable = self._watermark(topic, "read_committed")
             if stable >= end:
-                return int(stable)  # behind the markers, too
+                return stable  # behind the markers, too
             if time.monotonic() > deadline:
                 raise StreamplanError(
                     f"task {self.spec.task(self.partition)}: a transaction is open in {topic}-{self.partition}",
@@ -460,6 +459,23 @@ class HandedOnTransaction(TaskTransaction):
                     remedy="Look for a program that writes to this topic of the application, and stop it.",
                 )
             time.sleep(_MARKER_SECONDS)
+
+    def _watermark(self, topic: str, isolation_level: str) -> int:
+        """Return the end of the source partition; with ``read_committed`` where the first open transaction begins.
+
+        Raises:
+            BrokersUnavailable: The partition has had no leader until the deadline.
+        """
+        consumer = _consumer(self.spec, isolation_level)
+        place = confluent_kafka.TopicPartition(topic, self.partition)
+
+        def request(left: float) -> int:
+            _, end = consumer.get_watermark_offsets(place, left)
+            return int(end)
+
+        subject = f"the end of {topic}-{self.partition}"
+        needs = f"Describe on topic {topic}"
+        return call_with_retry(request, subject, self.spec.brokers, DEADLINE_SECONDS, needs=needs)
 
 
 def open_transaction(spec: TransactionSpec, partition: int, kept: KeptProducers | None = None) -> TaskTransaction:
