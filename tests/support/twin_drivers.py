@@ -212,16 +212,16 @@ def without_vain_deletions(
 
 
 def without_times_of_deletions(
-    outputs: dict[str, list[tuple[Any, Any, int]]], *, stored: bool
+    outputs: dict[str, list[tuple[Any, Any, int]]], *, passed: bool, stored: bool
 ) -> dict[str, list[tuple[Any, Any, int]]]:
-    """Passed deletions have the time 0, and ``stored`` ones, too.
+    """The time of ``passed`` deletions is 0, and that of ``stored`` ones, which are in changelogs.
 
     Without its cache, the library passes a deletion with the time of the window. Of final results, our changelog has a
     deletion with this time: a restored state knows from it which results were passed.
     """
 
     def kept(topic: str, value: Any) -> bool:
-        return value is not None or (topic.endswith("-changelog") and not stored)
+        return value is not None or not (stored if topic.endswith("-changelog") else passed)
 
     return {
         topic: [(key, value, at if kept(topic, value) else 0) for key, value, at in records]
@@ -367,9 +367,8 @@ def compare(
             its |= last_of_each_key({topic: its[topic] for topic in its if topic in changed_twice})
             if not deletes:
                 mine, its = (without_vain_deletions(each, seen) for each, seen in zip((mine, its), there, strict=True))
-                if any(step.word == "sliding_windows" for step in steps):
-                    final = any(step.word == "on_close" for step in steps)
-                    mine, its = (without_times_of_deletions(each, stored=final) for each in (mine, its))
+                sliding, final = (any(step.word == word for step in steps) for word in ("sliding_windows", "on_close"))
+                mine, its = (without_times_of_deletions(each, passed=sliding, stored=final) for each in (mine, its))
             assert by_key(mine) == by_key(its), f"record {number}: {record} in {steps}:\n{differences(mine, its)}"
             assert all(mine.get(topic) == its.get(topic) for topic in ordered), f"record {number}: {record} in {steps}"
             written += sum(map(len, its.values()))
@@ -383,14 +382,24 @@ LOOK_UPS = frozenset({"join", "left_join", "join_counts", "left_join_counts"})
 """Joins that pass nothing when their table changes."""
 
 
+OVERLAPPING = frozenset({"short_hops", "hopping_windows", "sliding_windows", "shifts"})
+"""Windows of which a record is in several."""
+
+
 def _changed_twice(steps: Program) -> set[str]:
     """The topics to which the library writes a key twice where ours has the last value.
 
-    It deletes a session and writes it again where a record does not change its bounds. It logs each put of a class. And
-    it flushes its record cache before the timers of a class are called, whose records an aggregate may be given.
+    It deletes a session and writes it again where a record does not change its bounds. It logs each put of a class. It
+    flushes its record cache before the timers of a class are called, whose records an aggregate may be given. And its
+    driver flushes the cache behind each of the windows of a record that come to one group: each update is in the
+    changelog.
     """
-    of_classes, twice, topics = set[int](), set[int](), set[str]()
+    of_classes, windowed, twice, topics = set[int](), set[int](), set[int](), set[str]()
     for number, step in enumerate(steps):
+        if step.word in OVERLAPPING or windowed & {*step.of}:
+            windowed.add(number)
+        if number in windowed and any(steps[of].word == "group_table" for of in step.of):
+            topics.add(f"{APPLICATION}-x{number}-changelog")
         if step.word == "process" or of_classes & {*step.of}:
             of_classes.add(number)
         passing = step.of[:1] if step.word in LOOK_UPS else step.of
