@@ -23,7 +23,6 @@ _TRANSIENT = {
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNSTABLE_OFFSET_COMMIT,
-    KafkaError._UNKNOWN_PARTITION,  # librdkafka's answer for the ends of a partition that has no leader
     KafkaError._TIMED_OUT,  # librdkafka gives one request up after socket.timeout.ms, whatever time is left
 }
 _STALE = {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}

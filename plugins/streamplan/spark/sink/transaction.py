@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.groups import committed_offsets
-from streamplan.kafka.requests import call_with_retry, is_fenced
+from streamplan.kafka.requests import call_with_retry, error_code, is_fenced
 from streamplan.kafka.task_ownership import superseded_error
 from streamplan.kafka.transactions import (
     DEADLINE_SECONDS,
@@ -470,7 +470,13 @@ class HandedOnTransaction(TaskTransaction):
         place = confluent_kafka.TopicPartition(topic, self.partition)
 
         def request(left: float) -> int:
-            _, end = consumer.get_watermark_offsets(place, left)
+            try:
+                _, end = consumer.get_watermark_offsets(place, left)
+            except KafkaException as error:
+                if error_code(error) != KafkaError._UNKNOWN_PARTITION:
+                    raise
+                # So librdkafka says that the partition has no leader. It is there: positions in it are committed.
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)) from error
             return int(end)
 
         subject = f"the end of {topic}-{self.partition}"
