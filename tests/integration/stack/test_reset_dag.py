@@ -166,7 +166,7 @@ def test_a_dead_letter_is_processed_again_in_the_name_of_who_approved_it(stack: 
         answer(rest, run, "Approve", dag)
         assert ended(rest, run, dag) == {"plan": "success", "approval": "success", "apply": "success"}
         written = read_committed(brokers.servers, repartition, brokers.properties)
-        assert [(message.key(), message.value()) for message in written][-1] == (b"1", value)
+        assert [message.value() for message in written if message.key() == b"1"][-1] == value  # of one partition
         mark = dict(read_committed(brokers.servers, letters, brokers.properties)[-1].headers())
         assert mark["streamplan.redriven.by"] == USER.encode()
         assert mark["streamplan.redriven.run"] == run.encode()
