@@ -140,7 +140,18 @@ def without_nulls(row: dict[str, Any]) -> Row:
     return Row(**{name: value for name, value in row.items() if value is not None})
 
 
-@pytest.mark.parametrize("shape", [whole, in_another_order, without_nulls])
+def partly_from_a_state(row: dict[str, Any]) -> Row:
+    """A state variable has rows, which are tuples, in place of dictionaries: here in some rows, and in some structs."""
+
+    def stored(value: dict[str, Any] | None) -> Any:
+        return value if value is None or value["order"] is None else Row(*value)(*value.values())
+
+    if row["value"] is None:
+        return Row(**row)
+    return Row(**row | {"place": stored(row["place"]), "places": row["places"] and [*map(stored, row["places"])]})
+
+
+@pytest.mark.parametrize("shape", [whole, in_another_order, without_nulls, partly_from_a_state])
 @pytest.mark.parametrize("groups", [[], [0], [1], [0, 3, 0], [700, 1_500, 0, 1_000, 300], [1] * 2_001])
 def test_spark_is_given_the_rows_that_pyspark_gives(groups: list[int], shape: Callable[[Any], Row]) -> None:
     made = [[shape(row) for row in rows(count, keys=9, seed=count)] for count in [*groups, 0]]

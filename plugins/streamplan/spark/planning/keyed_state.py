@@ -6,7 +6,7 @@ CPU time a key, in Python alone. Here the columns of many rows are converted at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -99,8 +99,35 @@ def _batch(rows: list[Row], arrow_type: Any) -> pa.RecordBatch:
     fields = [*arrow_type]
     names = [field.name for field in fields]
     columns = zip(*(_values(row, names) for row in rows), strict=True) if rows else [()] * len(fields)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, fields, strict=True)]
+    arrays = [_array(column, field.type) for column, field in zip(columns, fields, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _array(column: Sequence[Any], arrow_type: Any) -> pa.Array:
+    """Return a column in Arrow. A struct is a dictionary where it was read, and a tuple where a state variable had it.
+
+    Arrow takes either in a column, and not both.
+    """
+    try:
+        return pa.array(column, type=arrow_type)
+    except pa.ArrowTypeError:
+        return pa.array([_with_dictionaries(value, arrow_type) for value in column], type=arrow_type)
+
+
+def _with_dictionaries(value: Any, arrow_type: Any) -> Any:
+    """Return a value of this type in which each struct is a dictionary."""
+    if value is None:
+        return None
+    if pa.types.is_struct(arrow_type):
+        fields = [*arrow_type]
+        parts = [value.get(field.name) for field in fields] if isinstance(value, dict) else value
+        return {field.name: _with_dictionaries(part, field.type) for field, part in zip(fields, parts, strict=True)}
+    if pa.types.is_list(arrow_type):
+        return [_with_dictionaries(each, arrow_type.value_type) for each in value]
+    if pa.types.is_map(arrow_type):
+        pairs = value.items() if isinstance(value, dict) else value
+        return [(key, _with_dictionaries(each, arrow_type.item_type)) for key, each in pairs]
+    return value
 
 
 def _values(row: Row, names: list[str]) -> Iterable[Any]:
