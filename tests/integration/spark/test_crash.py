@@ -27,6 +27,16 @@ from tests.support.soak import soak
 RECORDS = 80_000
 
 
+def processed(consumer: Consumer, topic: str) -> int:
+    """The sum of the committed positions in a topic with two partitions."""
+    asked = [TopicPartition(topic, partition) for partition in (0, 1)]
+    return sum(max(at.offset, 0) for at in retried(lambda: consumer.committed(asked, 120)))
+
+
+def await_progress(consumer: Consumer, topic: str, before: int, aggregator: Aggregator) -> None:
+    await_condition("progress", lambda: processed(consumer, topic) > before, aggregator.log)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("kills", [1, *soak([4])])
 def test_totals_are_exact_after_kills_in_the_middle(aggregator: Aggregator, bootstrap_servers: str, kills: int) -> None:
@@ -50,18 +60,14 @@ def test_totals_are_exact_after_kills_in_the_middle(aggregator: Aggregator, boot
     group = {"group.id": ORDERS.topology.application_id, "isolation.level": "read_uncommitted"}
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, **group})
 
-    def counted() -> int:
-        asked = [TopicPartition(REPARTITION, partition) for partition in (0, 1)]
-        return sum(max(at.offset, 0) for at in retried(lambda: consumer.committed(asked, 120)))
-
     orders = threading.Thread(target=produce)
     orders.start()
     try:
         for kill in range(kills):
-            before = counted()
+            before = processed(consumer, REPARTITION)
             aggregator.start("--max-offsets", "2000", "--trigger-interval-ms", "0")
             # Micro-batches follow each other without a pause: the kill lands wherever it lands in them.
-            await_condition("progress", lambda before=before: counted() > before, aggregator.log)  # type: ignore[misc]
+            await_progress(consumer, REPARTITION, before, aggregator)
             time.sleep(0.37 * (kill + 1))
             aggregator.kill()
     finally:
@@ -125,16 +131,12 @@ def test_a_class_takes_each_record_once_after_kills_in_the_middle(
     group = {"group.id": "visits", "isolation.level": "read_uncommitted"}
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, **group})
 
-    def done() -> int:
-        asked = [TopicPartition("visits", partition) for partition in (0, 1)]
-        return sum(max(at.offset, 0) for at in retried(lambda: consumer.committed(asked, 120)))
-
     try:
         for kill in range(3):
-            before = done()
+            before = processed(consumer, "visits")
             assert before < RECORDS, "all was done before the last kill"
             aggregator.start("--max-offsets", "16000", "--trigger-interval-ms", "0")
-            await_condition("progress", lambda before=before: done() > before, aggregator.log)  # type: ignore[misc]
+            await_progress(consumer, "visits", before, aggregator)
             time.sleep(0.9 * (kill + 1))
             aggregator.kill()
         drained = aggregator.start("--available-now")
