@@ -44,7 +44,7 @@ from streamplan import Json, Pipeline, Topology
 
 topology = Topology("payments-per-country")
 (
-    topology.stream("payments", value=Json("id string, country string, amount double"))
+    topology.stream("payments", value=Json("country string, amount double"))
     .filter("amount > 0")
     .group_by("country", name="by-country")
     .count(store="totals")
