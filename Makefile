@@ -43,11 +43,11 @@ quick: setup
 archive: setup
 	@$(PYTHON) -m streamplan.spark.class_archive
 
+# Celery 5.7 has no celery.backends.database.retry, which the provider of Celery imports.
 soak: export CASES ?= 25
 soak: export SEED ?= $(shell date +%j%H%M)
 soak: ## the tests that prove by length: hours. CASES (25) of each are tried, which SEED chooses; CASES=0 tries all, for days
 	@$(BOOTSTRAP) --oracle
-	@# Celery 5.7 has no celery.backends.database.retry, which this provider imports.
 	@$(PYTHON) -m pip install --quiet --constraint requirements.txt apache-airflow-providers-celery==3.26.0 celery==5.6.3
 	$(PYTHON) -m pytest $(PARALLEL) -m soak
 	@$(MAKE) --no-print-directory fuzz SECONDS=1800

@@ -32,7 +32,7 @@ from streamplan.checks import CHECKS, compaction, lag, not_applicable
 from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import CheckResult, Outcome, run_check, sentence
+from streamplan.checks.framework.check import Check, CheckResult, Outcome, run_check, sentence
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
@@ -126,15 +126,11 @@ class Running:
     def found(self, **more: Any) -> Application:
         return discover(self.cluster, self.id, counts=[CountOf(self.orders, "ProductType", Json(ORDER))], **more)
 
-    def looks(self, red: str = "", **more: Any) -> dict[str, CheckResult]:
-        """The result of each check. Only the one that will be red has a short deadline."""
+    def looks(self, *impatient: Check, **more: Any) -> dict[str, CheckResult]:
+        """The result of each check. One that will be red may be given with a short deadline."""
         found, cluster = self.found(**more), self.cluster
-        impatient = {
-            "lag": lag.LagCheck(deadline=SHORT),
-            "compaction": compaction.CompactionCheck(deadline=SHORT),
-        }
-        checks = [impatient.get(red, check) if check.name == red else check for check in CHECKS]
-        return {check.name: run_check(found, check, cluster) for check in checks}
+        checks = {check.name: check for check in (*CHECKS, *impatient)}
+        return {name: run_check(found, check, cluster) for name, check in checks.items()}
 
     def alter(self, topic: str, config: str, value: str) -> None:
         entry = ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET)
@@ -329,7 +325,7 @@ def test_configs_and_counts(start: Callable[..., Running], guarantee: str) -> No
     application.wait_until_counted()
 
     application.alter(application.changelog, "cleanup.policy", "delete")
-    found = application.looks(red="compaction")
+    found = application.looks(compaction.CompactionCheck(deadline=SHORT))
     expect(found, compaction=Outcome.FAILED)
     assert f"{application.changelog}: cleanup.policy: expected compact, observed delete" in told(found["compaction"])
     application.alter(application.changelog, "cleanup.policy", "compact")
@@ -412,7 +408,7 @@ def test_wrong_totals_and_a_stopped_application(start: Callable[..., Running], g
     application.write(application.changelog, b"0", (10).to_bytes(8, "big"), 0)
 
     application.order_many(4)
-    found = application.looks(red="lag")
+    found = application.looks(lag.LagCheck(deadline=SHORT))
     expect(found, lag=Outcome.FAILED)
     assert application.orders in told(found["lag"])
     assert "has not moved" in told(found["lag"])

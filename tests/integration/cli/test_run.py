@@ -140,7 +140,9 @@ def test_it_brings_brokers_and_goes_on_where_it_was(run: Run) -> None:
     expected: Counter[str] = Counter()
     for pages in ("aab", "bc"):
         process = run.start("--local")
-        eventually(lambda: "read clicks-of-run" in run.text(), "the aggregator", evidence=run.text)
+        eventually(
+            lambda: "sub-topologies 0 and 1 read clicks-of-run" in run.text(), "the aggregator", evidence=run.text
+        )
         servers = re.search(r"Kafka is ready at (\S+?)\.$", run.text(), re.MULTILINE)
         assert servers is not None
         click(servers[1], pages)
